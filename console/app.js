@@ -1,6 +1,8 @@
 // @ts-check
-// The page: signs the caller in, shows the view of the address in its frame, and renders everything once per frame.
-import { act, ApiError, can, currentRoute, dismiss, html, icon, keyed, loadCaller, loading, me, navigate, notices, paintDialog, problem, render, say, setPage, signIn, signOut, startRouter, update, whenUnauthorized } from "./components/parts.js";
+// The page: signs the caller in, and shows the view of the address in its frame.
+import { effect, signal, untracked } from "./vendor/signals/signals.js";
+import { useLayoutEffect } from "./vendor/preact/hooks.js";
+import { act, ApiError, can, currentRoute, Dialog, dismiss, followUpdates, html, icon, loadCaller, loading, me, navigate, notices, problem, render, say, signIn, signOut, startRouter, update, whenUnauthorized } from "./components/parts.js";
 import { inbox } from "./lib/inbox.js";
 import { lostStreams } from "./lib/stream.js";
 import { liveView } from "./views/live.js";
@@ -22,33 +24,29 @@ const VIEWS = {
   "sign-in": async () => loginView(),
 };
 
-/** @type {{ view: View | null, key: string, error: unknown, focus: boolean }} */
-const page = { view: null, key: "", error: undefined, focus: false };
+/** @typedef {{ view: View | null, key: string, error: unknown, focus: boolean }} Page `focus`: whether the heading is focused. */
+const page = signal(/** @type {Page} */ ({ view: null, key: "", error: undefined, focus: false }));
 
 /** @param {Route} route */
 async function show(route) {
   const key = route.segments.slice(0, 2).join("/");
-  if (page.view && key === page.key) {
-    page.view.changed?.(route);
+  const { view: before, key: known } = page.peek();
+  if (before && key === known) {
+    before.changed?.(route);
     return update();
   }
-  const first = page.key === "" && !page.view;
-  page.key = key;
-  page.view?.destroy?.();
-  page.view = null;
-  page.error = undefined;
-  update();
+  const first = known === "" && !before;
+  before?.destroy?.();
+  page.value = { view: null, key, error: undefined, focus: false };
   try {
     const view = await (VIEWS[route.segments[0] ?? ""] ?? notFound)(route.segments[1]);
-    if (page.key !== key) return view.destroy?.();
-    page.view = view;
+    if (page.peek().key !== key) return view.destroy?.();
     // After a navigation, readers of the screen continue at the new heading.
-    page.focus = !first;
+    page.value = { view, key, error: undefined, focus: !first };
     if (!first) scrollTo(0, 0);
   } catch (error) {
-    page.error = error;
+    page.value = { ...page.peek(), error };
   }
-  update();
 }
 
 /** @returns {Promise<View>} */
@@ -57,17 +55,26 @@ async function notFound() {
   return { title: "Not found", render: body };
 }
 
-function paint() {
-  const { view, error } = page;
-  inbox.sync();
-  document.title = `${inbox.count && `(${inbox.count}) `}${view ? `${view.title} · ` : ""}Toolpost`;
-  const content = view ? view.render() : error ? problem(error, () => start()) : loading();
-  render(shell(content, page.key.split("/")[0] || "calls"), /** @type {Element} */ (document.getElementById("app")));
-  paintDialog();
-  if (!page.focus || !view) return;
-  page.focus = false;
-  /** @type {HTMLElement | null} */ (document.querySelector("main h1"))?.focus({ preventScroll: true });
+/** The screen of the address. */
+function Screen() {
+  followUpdates();
+  const { view, error, focus } = page.value;
+  useLayoutEffect(() => {
+    if (focus && view) /** @type {HTMLElement | null} */ (document.querySelector("main h1"))?.focus({ preventScroll: true });
+  }, [view]);
+  return view ? view.render() : error ? problem(error, () => start()) : loading();
 }
+
+// The title names the screen, and what waits for approval.
+effect(() => {
+  const { view } = page.value;
+  document.title = `${inbox.count && `(${inbox.count}) `}${view ? `${view.title} · ` : ""}Toolpost`;
+});
+
+effect(() => {
+  me.caller;
+  untracked(() => inbox.sync());
+});
 
 /** Leads to the sign-in, and back to where the caller was. */
 function toLogin() {
@@ -83,15 +90,12 @@ async function start() {
     if (known || currentRoute().segments[0] === "sign-in") await show(currentRoute());
     else toLogin();
   } catch (error) {
-    page.error = error;
-    update();
+    page.value = { ...page.peek(), error };
     // The service may only be starting.
     if (error instanceof ApiError) setTimeout(start, 2000);
   }
 }
 
-document.getElementById("app")?.replaceChildren();
-setPage(paint);
 whenUnauthorized(toLogin);
 startRouter(show);
 start();
@@ -103,22 +107,25 @@ const LINKS = /** @type {const} */ ([
 /** Screens for the scope admin only. */
 const ADMIN = ["policies", "budgets"];
 
-/**
- * @param {unknown} content
- * @param {string} current
- */
-export function shell(content, current) {
+/** The frame around the screens. */
+function Shell() {
+  const current = page.value.key.split("/")[0] || "calls";
   const signedOut = current === "sign-in";
-  return html`<a class="skip" href="#main" @click=${skip}>Skip to content</a>
+  return html`<a class="skip" href="#main" onClick=${skip}>Skip to content</a>
     <div class=${signedOut ? "layout bare" : "layout"}>
     ${signedOut ? null : html`<header class="side"><a class="brand" href="calls"><svg viewBox="0 0 16 16" aria-hidden="true"><path d="M3 4.5h10M8 4.5v8M5 8.5h6" /></svg>Toolpost</a>
-      <nav aria-label="Screens">${LINKS.filter(([name]) => !ADMIN.includes(name) || can("admin")).map(([name, label, shape]) => html`<a href=${name} aria-current=${name === current ? "page" : null}>${icon(shape)}<span>${label}</span>${name === "approvals" && inbox.count ? html`<span class="pending" aria-label="${inbox.count} pending">${inbox.count}</span>` : null}</a>`)}</nav>
-      ${caller()}</header>`}
-    <main id="main" tabindex="-1">${connection()}${content}</main></div>
-    <div class="notices" role="status" aria-live="polite">${notices.map((notice) => keyed(notice.id, html`<div class=${notice.bad ? "notice bad-notice" : "notice"}>
-      <span>${notice.text}${notice.detail ? html` <small>${notice.detail}</small>` : null}</span>
-      <button type="button" class="quiet small" aria-label="Dismiss" @click=${() => dismiss(notice.id)}>${icon("close")}</button></div>`))}</div>`;
+      <nav aria-label="Screens">${LINKS.filter(([name]) => !ADMIN.includes(name) || can("admin")).map(([name, label, shape]) => html`<a href=${name} aria-current=${name === current ? "page" : null}>${icon(shape)}<span>${label}</span>${name === "approvals" ? html`<${Pending} />` : null}</a>`)}</nav>
+      <${CallerCard} /></header>`}
+    <main id="main" tabindex="-1"><${Connection} /><${Screen} /></main></div>
+    <${Notices} /><${Dialog} />`;
 }
+
+/** The number of calls that wait for approval. */
+const Pending = () => (inbox.count ? html`<span class="pending" aria-label="${inbox.count} pending">${inbox.count}</span>` : null);
+
+const Notices = () => html`<div class="notices" role="status" aria-live="polite">${notices.value.map((notice) => html`<div key=${notice.id} class=${notice.bad ? "notice bad-notice" : "notice"}>
+  <span>${notice.text}${notice.detail ? html` <small>${notice.detail}</small>` : null}</span>
+  <button type="button" class="quiet small" aria-label="Dismiss" onClick=${() => dismiss(notice.id)}>${icon("close")}</button></div>`)}</div>`;
 
 /** @param {Event} event */
 function skip(event) {
@@ -126,11 +133,11 @@ function skip(event) {
   document.getElementById("main")?.focus();
 }
 
-function connection() {
-  return html`<div role="status">${lostStreams.size ? html`<p class="connection">Connection lost. Reconnecting; nothing that happens meanwhile is missed.</p>` : null}</div>`;
+function Connection() {
+  return html`<div role="status">${lostStreams.value.length ? html`<p class="connection">Connection lost. Reconnecting; nothing that happens meanwhile is missed.</p>` : null}</div>`;
 }
 
-function caller() {
+function CallerCard() {
   const { caller } = me;
   if (!caller) return null;
   if (caller.open) return html`<p class="caller muted">Open: no key required</p>`;
@@ -139,7 +146,7 @@ function caller() {
     navigate("sign-in");
   };
   return html`<div class="caller"><p>${icon("person")} <span>${caller.name ?? "key"}</span></p><p class="muted">${caller.tenant ?? ""} · ${caller.scopes.join(", ")}</p>
-    <button type="button" class="quiet small" @click=${leave}>Sign out</button></div>`;
+    <button type="button" class="quiet small" onClick=${leave}>Sign out</button></div>`;
 }
 
 /** @returns {import("./lib/kit.js").View} */
@@ -168,9 +175,13 @@ export function loginView() {
     title: "Sign in",
     render: () => html`<section class="login"><h1 tabindex="-1">Sign in to Toolpost</h1>
       <p class="muted">This service requires an API key. An operator creates one with <code>toolpost keys create --scope read --scope call</code>.</p>
-      <form @submit=${submit}><label for="key">API key</label>
-        <input id="key" name="key" type="password" autocomplete="current-password" required placeholder="tp_…" aria-invalid=${error ? "true" : null}>
-        <button type="submit" class="primary" ?disabled=${busy}>${busy ? "Checking…" : "Sign in"}</button></form>
+      <form onSubmit=${submit}><label for="key">API key</label>
+        <input id="key" name="key" type="password" autocomplete="current-password" required placeholder="tp_…" aria-invalid=${error ? "true" : null} />
+        <button type="submit" class="primary" disabled=${busy}>${busy ? "Checking…" : "Sign in"}</button></form>
       ${error ? problem(error instanceof ApiError && error.status === 401 ? new ApiError(401, { detail: "this key is unknown, expired or revoked", request_id: error.requestId }) : error) : null}</section>`,
   };
 }
+
+const root = /** @type {Element} */ (document.getElementById("app"));
+root.replaceChildren();
+render(html`<${Shell} />`, root);

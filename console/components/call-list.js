@@ -15,7 +15,7 @@ export function rowHeader(list) {
     else for (let index = 0; index < Math.min(list.rows.length, MAX_SELECTED); index++) list.selected.add(list.rows.at(index).id);
     update();
   };
-  return html`<div role="rowgroup"><div role="row" aria-rowindex="1" class="call-row head"><span role="columnheader"><input type="checkbox" aria-label="Select all calls" .checked=${all} @change=${toggle}></span>
+  return html`<div role="rowgroup"><div role="row" aria-rowindex="1" class="call-row head"><span role="columnheader"><input type="checkbox" aria-label="Select all calls" checked=${all} onChange=${toggle} /></span>
     <span role="columnheader">Status</span><span role="columnheader">Tool</span><span role="columnheader" class="wide-only">Arguments</span><span role="columnheader" class="wide-only">Session</span>
     <span role="columnheader">Duration</span><span role="columnheader" class="wide-only">Notes</span><span role="columnheader">Time</span></div></div>`;
 }
@@ -33,8 +33,8 @@ export function callRow(row, index, selected) {
   };
   const running = row.status === "DOING" && row.started_at !== null;
   const elapsed = running ? Math.max(0, Date.now() - Date.parse(row.started_at ?? "")) : row.duration_ms;
-  return html`<div role="row" aria-rowindex=${index + 2} class="call-row${selected.has(row.id) ? " selected" : ""}">
-    <span role="cell"><input type="checkbox" aria-label="Select call of ${row.name}" .checked=${selected.has(row.id)} @change=${toggle}></span>
+  return html`<div key=${row.id} role="row" aria-rowindex=${index + 2} class="call-row${selected.has(row.id) ? " selected" : ""}">
+    <span role="cell"><input type="checkbox" aria-label="Select call of ${row.name}" checked=${selected.has(row.id)} onChange=${toggle} /></span>
     <span role="cell" class="cell-status">${badge(row.status, row.phase)}</span>
     <span role="cell" class="cell-tool"><a href=${path("calls", row.id)} title=${row.title}>${row.name}</a></span>
     <span role="cell" class="cell-arguments mono" title=${row.arguments}>${row.code ? html`<span class="bad">${row.code}</span> ` : null}${progressText(row)}${row.arguments}</span>
@@ -77,7 +77,7 @@ const applyTyped = debounced(TYPING_MS, () => {
 export function filterBar(filters) {
   const active = FILTER_NAMES.filter((name) => filters[name]).length;
   const clear = () => setQuery(Object.fromEntries(FILTER_NAMES.map((name) => [name, null])));
-  return html`<form class="filters" role="search" aria-label="Filter calls" @submit=${prevent}>
+  return html`<form class="filters" role="search" aria-label="Filter calls" onSubmit=${prevent}>
     ${textFilter(filters, "q", "Words", "search", "words in arguments or output")}
     ${textFilter(filters, "name", "Tool", "text", "any tool")}
     ${choice("status", "Status", STATUSES, filters.status, { any: "Any status" })}
@@ -86,11 +86,11 @@ export function filterBar(filters) {
     ${textFilter(filters, "min_duration_ms", "Over (ms)", "number", "0")}
     ${choice("since", "Time", custom(filters.since), filters.since, { any: "Any time" })}
     ${fixed("Before", filters.until)}${fixed("Batch", filters.batch_id)}
-    ${active ? html`<button type="button" class="quiet" @click=${clear}>Clear ${active}</button>` : null}</form>`;
+    ${active ? html`<button type="button" class="quiet" onClick=${clear}>Clear ${active}</button>` : null}</form>`;
 }
 
 /** @type {(label: string, value: string | undefined) => unknown} A filter that only links set. */
-const fixed = (label, value) => (value ? html`<label><span>${label}</span><input readonly value=${value}></label>` : null);
+const fixed = (label, value) => (value ? html`<label><span>${label}</span><input readonly value=${value} /></label>` : null);
 
 /** @param {string | undefined} since */
 const custom = (since) => (since && !PERIODS.some(([value]) => value === since) ? [...PERIODS, [since, `Since ${since}`]] : PERIODS);
@@ -105,7 +105,7 @@ function textFilter(filters, name, label, type, hint) {
   const focused = document.activeElement?.id === id;
   // The field keeps what is being typed; the address follows a moment later.
   const value = focused ? /** @type {HTMLInputElement} */ (document.activeElement).value : (typed[name] ?? filters[name] ?? "");
-  return html`<label class="filter-${name}"><span>${label}</span><input id=${id} type=${type} min=${type === "number" ? "0" : null} placeholder=${hint} autocomplete="off" .value=${value} @input=${change}></label>`;
+  return html`<label class="filter-${name}"><span>${label}</span><input id=${id} type=${type} min=${type === "number" ? "0" : null} placeholder=${hint} autocomplete="off" value=${value} onInput=${change} /></label>`;
 }
 
 /** @param {number} count */
@@ -125,7 +125,7 @@ export function bulkBar(selected, rowOf) {
   };
   return html`<div class="bulk" role="group" aria-label="Selected calls"><strong>${selected.size} selected</strong>
     ${button("call", `Cancel ${open}`, () => cancel(selected, open), "danger", open ? null : "")}${button("call", `Rerun ${ended.length}`, () => rerun(ended), "", ended.length ? null : "")}
-    <button type="button" class="quiet" @click=${clear}>Clear selection</button></div>`;
+    <button type="button" class="quiet" onClick=${clear}>Clear selection</button></div>`;
 }
 
 /** @type {(selected: Set<string>, open: number) => void} */

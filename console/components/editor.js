@@ -1,61 +1,56 @@
 // @ts-check
 // A text field for JSON with errors at their lines, and the editor of a definition.
-import { api, ApiError, button, html, navigate, onText, path, pretty, problem, render, say, update } from "./parts.js";
+import { useMemo, useRef } from "../vendor/preact/hooks.js";
+import { api, ApiError, button, html, navigate, onText, path, pretty, problem, say, update } from "./parts.js";
 import { lineOf, parseSource, placeOf } from "../lib/json-source.js";
 
 /** @typedef {{ line: number, start: number, end: number, message: string }} SourceError */
-/** @typedef {{ label: string, value: string, errors: SourceError[], onInput: (value: string) => void, rows?: number, readOnly?: boolean }} EditorModel */
+/** @typedef {{ label: string, value: string, errors: SourceError[], onInput: (value: string) => void, rows?: number, readOnly?: boolean }} EditorProps */
 
-export class JsonEditor extends HTMLElement {
-  /** @type {HTMLTextAreaElement | null} */ #field = null;
-  /** @type {EditorModel | null} */ #model = null;
+const MAX_LINES = 5000;
+const MAX_ERRORS = 20;
 
-  /** @param {EditorModel} model */
-  set model(model) {
-    this.#model = model;
-    this.#paint();
-  }
-
-  #paint() {
-    const model = /** @type {EditorModel} */ (this.#model);
-    const wrong = new Set(model.errors.map((error) => error.line));
-    const lines = Math.min(5000, model.value.split("\n").length);
-    const numbers = Array.from({ length: lines }, (_, index) => html`<span class=${wrong.has(index + 1) ? "wrong" : ""}>${index + 1}</span>`);
-    render(html`<div class="editor"><div class="gutter" aria-hidden="true">${numbers}</div>
-        <textarea ref=${(/** @type {HTMLTextAreaElement} */ field) => (this.#field = field)} spellcheck="false" autocomplete="off" autocapitalize="off" wrap="off" aria-label=${model.label}
-          rows=${model.rows ?? 12} ?readonly=${model.readOnly ?? false} aria-invalid=${model.errors.length ? "true" : null} .value=${model.value} @keydown=${this.#tab}
-          @input=${onText(model.onInput)} @scroll=${this.#scrolled}></textarea></div>
-      ${model.errors.length ? html`<ul class="editor-errors" aria-live="polite">${model.errors.slice(0, 20).map(
-        (error) => html`<li><button type="button" class="link" @click=${() => this.select(error)}>line ${error.line}</button> ${error.message}</li>`)}</ul>` : null}`, this);
-  }
-
-  #scrolled = (/** @type {Event} */ event) => {
-    const field = /** @type {HTMLElement} */ (event.target);
-    /** @type {HTMLElement} */ (field.previousElementSibling).scrollTop = field.scrollTop;
+/** @param {EditorProps} props */
+export function JsonEditor({ label, value, errors, onInput, rows = 12, readOnly = false }) {
+  const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
+  const lines = Math.min(MAX_LINES, value.split("\n").length);
+  const wrong = [...new Set(errors.map((error) => error.line))].join(" ");
+  const numbers = useMemo(() => lineNumbers(lines, wrong.split(" ")), [lines, wrong]);
+  const select = (/** @type {SourceError} */ error) => {
+    field.current?.focus();
+    field.current?.setSelectionRange(error.start, error.end);
   };
-
-  // The tab key moves the focus, as in every form; lines are indented with the text of the line before.
-  #tab = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key !== "Enter" || event.ctrlKey || event.metaKey || !this.#field) return;
-    const { value, selectionStart: at } = this.#field;
-    const indent = /^[ ]*/.exec(value.slice(value.lastIndexOf("\n", at - 1) + 1))?.[0] ?? "";
-    const deeper = /[[{]$/.test(value.slice(0, at)) ? "  " : "";
-    event.preventDefault();
-    this.#field.setRangeText(`\n${indent}${deeper}`, at, this.#field.selectionEnd, "end");
-    this.#model?.onInput(this.#field.value);
-  };
-
-  /**
-   * Selects the place of an error.
-   * @param {SourceError} error
-   */
-  select(error) {
-    this.#field?.focus();
-    this.#field?.setSelectionRange(error.start, error.end);
-  }
+  return html`<div class="json-editor"><div class="editor"><div class="gutter" aria-hidden="true">${numbers}</div>
+      <textarea ref=${field} spellcheck=${false} autocomplete="off" autocapitalize="off" wrap="off" aria-label=${label} rows=${rows} readOnly=${readOnly}
+        aria-invalid=${errors.length ? "true" : null} value=${value} onKeyDown=${(/** @type {KeyboardEvent} */ event) => indent(event, onInput)} onInput=${onText(onInput)} onScroll=${follow}></textarea></div>
+    ${errors.length ? html`<ul class="editor-errors" aria-live="polite">${errors.slice(0, MAX_ERRORS).map(
+      (error) => html`<li><button type="button" class="link" onClick=${() => select(error)}>line ${error.line}</button> ${error.message}</li>`)}</ul>` : null}</div>`;
 }
 
-customElements.define("tp-editor", JsonEditor);
+/** @type {(lines: number, wrong: string[]) => unknown} */
+const lineNumbers = (lines, wrong) => Array.from({ length: lines }, (_, index) => html`<span class=${wrong.includes(String(index + 1)) ? "wrong" : ""}>${index + 1}</span>`);
+
+/** Scrolls the numbers with the text. @param {Event} event */
+function follow(event) {
+  const field = /** @type {HTMLElement} */ (event.target);
+  /** @type {HTMLElement} */ (field.previousElementSibling).scrollTop = field.scrollTop;
+}
+
+/**
+ * Indents a new line with the text of the line before. The tab key moves the focus, as in every form.
+ * @param {KeyboardEvent} event
+ * @param {(value: string) => void} onInput
+ */
+function indent(event, onInput) {
+  if (event.key !== "Enter" || event.ctrlKey || event.metaKey) return;
+  const field = /** @type {HTMLTextAreaElement} */ (event.currentTarget);
+  const { value, selectionStart: at } = field;
+  const before = /^[ ]*/.exec(value.slice(value.lastIndexOf("\n", at - 1) + 1))?.[0] ?? "";
+  const deeper = /[[{]$/.test(value.slice(0, at)) ? "  " : "";
+  event.preventDefault();
+  field.setRangeText(`\n${before}${deeper}`, at, field.selectionEnd, "end");
+  onInput(field.value);
+}
 
 const READ_ONLY = ["source", "revision", "active", "paused", "created_at", "updated_at", "upstream", "definition_error", "quarantined", "warnings"];
 
@@ -130,7 +125,7 @@ export class DefinitionEditor {
   render() {
     return html`<section class="definition">${this.name ? null : html`<header class="page-head"><h1 tabindex="-1">Register a tool</h1></header>
       <p class="muted">A definition is a name, a description for the model, a JSON Schema of the arguments, and an executor (<code>http</code>, <code>builtin</code>, <code>mcp</code> or <code>external</code>).</p>`}
-      <tp-editor .model=${{ label: "Definition as JSON", value: this.text, errors: this.errors, onInput: this.#input, rows: 22 }}></tp-editor>
+      <${JsonEditor} label="Definition as JSON" value=${this.text} errors=${this.errors} onInput=${this.#input} rows=${22} />
       ${this.failure ? problem(this.failure) : null}
       <div class="actions">${button("tools", this.name ? "Save" : "Register", this.#save, "primary", this.busy || (this.errors.length > 0 && !this.failure) ? "" : null)}
       ${this.name ? null : html`<a class="button" href="tools">Back</a>`}</div></section>`;

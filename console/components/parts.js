@@ -1,6 +1,8 @@
 // @ts-check
 // Parts of every screen: icons, badges, buttons, errors, tabs, dialogs, tables and choices.
-import { act, ApiError, apiUrl, count, describe, duration, html, me, missing, onText, render, setQuery, update } from "../lib/kit.js";
+import { signal } from "../vendor/signals/signals.js";
+import { useLayoutEffect, useRef } from "../vendor/preact/hooks.js";
+import { act, ApiError, apiUrl, count, describe, duration, followUpdates, html, me, missing, onText, setQuery } from "../lib/kit.js";
 export * from "../lib/kit.js";
 
 const PATHS = {
@@ -70,7 +72,7 @@ export function problem(error, retry) {
   return html`<div class="problem" role="alert"><p><strong>${message}</strong></p>
     ${places.length ? html`<ul>${places.map((place) => html`<li><code>${place.pointer || "/"}</code> ${place.message}</li>`)}</ul>` : null}
     ${requestId ? html`<p class="muted">Request <code>${requestId}</code></p>` : null}
-    ${retry ? html`<button type="button" @click=${retry}>Try again</button>` : null}</div>`;
+    ${retry ? html`<button type="button" onClick=${retry}>Try again</button>` : null}</div>`;
 }
 
 export const loading = () => html`<p class="muted loading" role="status">Loading…</p>`;
@@ -135,17 +137,17 @@ export function tabs(label, tabs, selected, parameter = "tab") {
     choose(tabs[to]);
     /** @type {HTMLElement} */ (/** @type {Element} */ (event.currentTarget).children[to]).focus();
   };
-  return html`<div class="tabs"><div role="tablist" aria-label=${label} @keydown=${move}>${tabs.map(
+  return html`<div class="tabs"><div role="tablist" aria-label=${label} onKeyDown=${move}>${tabs.map(
     (tab) => html`<button type="button" role="tab" id="${parameter}-${tab.name}" aria-selected=${String(tab === current)} aria-controls="${parameter}-panel"
-      tabindex=${tab === current ? 0 : -1} @click=${() => choose(tab)}>${tab.label}${tab.note ? html` <span class="count">${tab.note}</span>` : null}</button>`,
+      tabindex=${tab === current ? 0 : -1} onClick=${() => choose(tab)}>${tab.label}${tab.note ? html` <span class="count">${tab.note}</span>` : null}</button>`,
   )}</div><div role="tabpanel" id="${parameter}-panel" aria-labelledby="${parameter}-${current.name}" tabindex="0">${current.content()}</div></div>`;
 }
 
 /** @typedef {{ title: string, body: () => unknown, wide?: boolean }} DialogContent */
-/** @typedef {{ content: DialogContent, element: HTMLDialogElement, resolve: (value: unknown) => void }} OpenDialog */
+/** @typedef {{ number: number, content: DialogContent, resolve: (value: unknown) => void }} OpenDialog */
 
-/** @type {OpenDialog | null} */
-let open = null;
+const open = signal(/** @type {OpenDialog | null} */ (null));
+let lastDialog = 0;
 
 /**
  * Opens a dialog. The promise resolves with what `closeDialog` is given, or `undefined` if the dialog is dismissed.
@@ -154,34 +156,33 @@ let open = null;
  */
 export function openDialog(content) {
   closeDialog();
-  const element = document.body.appendChild(document.createElement("dialog"));
-  element.className = content.wide ? "wide" : "";
-  element.setAttribute("aria-labelledby", "dialog-title");
-  const result = new Promise((resolve) => (open = { content, element, resolve }));
-  // The event comes later than the closing, when another dialog may be open.
-  element.addEventListener("close", () => open?.element === element && closeDialog());
-  paintDialog();
-  element.showModal();
-  return result;
+  return new Promise((resolve) => (open.value = { number: ++lastDialog, content, resolve }));
 }
 
 /** @param {unknown} [value] */
 export function closeDialog(value) {
-  if (!open) return;
-  const { element, resolve } = open;
-  open = null;
-  // Closing returns the focus to where it was.
-  element.close();
-  element.remove();
-  resolve(value);
-  update();
+  const dialog = open.peek();
+  open.value = null;
+  dialog?.resolve(value);
 }
 
-/** Renders the open dialog; the page calls this with every pass. */
-export function paintDialog() {
-  if (!open) return;
-  const { title, body } = open.content;
-  render(html`<h2 id="dialog-title">${title}</h2>${body()}`, open.element);
+/** The dialog that is open. */
+export const Dialog = () => (open.value ? html`<${Modal} key=${open.value.number} dialog=${open.value} />` : null);
+
+/** @param {{ dialog: OpenDialog }} props */
+function Modal({ dialog }) {
+  followUpdates();
+  const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  useLayoutEffect(() => {
+    const shown = element.current;
+    shown?.showModal();
+    // Closing returns the focus to where it was.
+    return () => shown?.close();
+  }, []);
+  const { title, body, wide } = dialog.content;
+  // The event comes later than the closing, when another dialog may be open.
+  const closed = () => open.peek() === dialog && closeDialog();
+  return html`<dialog ref=${element} class=${wide ? "wide" : ""} aria-labelledby="dialog-title" onClose=${closed}><h2 id="dialog-title">${title}</h2>${body()}</dialog>`;
 }
 
 /**
@@ -194,7 +195,7 @@ export function paintDialog() {
  */
 export function button(scope, label, click, look, off = null) {
   const why = missing(scope) ?? off;
-  return html`<button type="button" class=${look} ?disabled=${why !== null} title=${why} @click=${click}>${label}</button>`;
+  return html`<button type="button" class=${look} disabled=${why !== null} title=${why} onClick=${click}>${label}</button>`;
 }
 
 /**
@@ -213,8 +214,8 @@ export async function confirmed(title, text, action, request, done) {
 /** @type {(title: string, text: unknown, action: string) => Promise<boolean>} */
 export async function confirmAction(title, text, action) {
   const body = () => html`<p>${text}</p><div class="actions">
-    <button type="button" @click=${() => closeDialog(false)}>Keep</button>
-    <button type="button" class="danger" @click=${() => closeDialog(true)}>${action}</button></div>`;
+    <button type="button" onClick=${() => closeDialog(false)}>Keep</button>
+    <button type="button" class="danger" onClick=${() => closeDialog(true)}>${action}</button></div>`;
   return (await openDialog({ title, body })) === true;
 }
 
@@ -242,6 +243,6 @@ export function table(label, columns, rows, kind = "") {
 export function choice(name, label, options, selected, { any, className } = {}) {
   const pairs = options.map((option) => (typeof option === "string" ? [option, option] : option));
   if (any) pairs.unshift(["", any]);
-  return html`<label class=${className}><span>${label}</span> <select id="filter-${name}" @change=${onText((value) => setQuery({ [name]: value }))}>${pairs.map(
-    ([value, text]) => html`<option value=${value} .selected=${value === (selected ?? "")}>${text}</option>`)}</select></label>`;
+  return html`<label class=${className}><span>${label}</span> <select id="filter-${name}" value=${selected ?? ""} onChange=${onText((value) => setQuery({ [name]: value }))}>${pairs.map(
+    ([value, text]) => html`<option value=${value}>${text}</option>`)}</select></label>`;
 }

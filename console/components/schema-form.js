@@ -35,7 +35,7 @@ function members(form, schema, path) {
   ];
 }
 
-/** @type {(form: Form, member: unknown, path: Path, name: string, required: boolean) => import("../lib/html.js").Template} */
+/** @type {(form: Form, member: unknown, path: Path, name: string, required: boolean) => any} */
 function field(form, member, path, name, required) {
   const schema = resolve(member, form.root);
   const id = `field${pointerOf(path).replaceAll("/", "-")}`;
@@ -45,7 +45,7 @@ function field(form, member, path, name, required) {
   const compound = choices.length || typesOf(schema).some((type) => type === "object" || type === "array");
   const hint = [typeLabel(schema, form.root), ...rulesOf(schema)].join(", ");
   const clear = value !== undefined && !required && typeof path[path.length - 1] === "string"
-    ? html`<button type="button" class="quiet small" aria-label="Remove ${name}" @click=${() => form.set(path, undefined)}>${icon("close")}</button>` : null;
+    ? html`<button type="button" class="quiet small" aria-label="Remove ${name}" onClick=${() => form.set(path, undefined)}>${icon("close")}</button>` : null;
   const about = [
     typeof schema.description === "string" ? html`<p class="field-text">${schema.description}</p>` : null,
     wrong.length ? html`<p class="bad" id="${id}-error">${wrong.join(", ")}</p>` : null,
@@ -60,7 +60,7 @@ function field(form, member, path, name, required) {
 
 /** @type {(form: Form, schema: Schema, path: Path, name: string) => unknown} */
 const addButton = (form, schema, path, name) =>
-  html`<button type="button" class="small" @click=${() => form.set(path, firstValue(schema, form.root))}>${icon("plus")} Add ${name}</button>`;
+  html`<button type="button" class="small" onClick=${() => form.set(path, firstValue(schema, form.root))}>${icon("plus")} Add ${name}</button>`;
 
 /** @type {(form: Form, schema: Schema, path: Path, choices: import("../lib/schema.js").Choice[]) => unknown} */
 function body(form, schema, path, choices) {
@@ -79,8 +79,8 @@ function choiceField(form, schema, path) {
   const choose = onText((index) => form.set(path, firstValue(choices[Number(index)].schema, form.root)));
   const chosen = choices[current].schema;
   const inner = typesOf(chosen)[0] === "object" ? html`<div class="form-members">${members(form, chosen, path)}</div>` : body(form, chosen, path, choicesOf(chosen, form.root));
-  return html`<select aria-label="Variant of ${path[path.length - 1] ?? "the arguments"}" @change=${choose}>${choices.map(
-    (choice, index) => html`<option value=${String(index)} .selected=${index === current}>${choice.label}</option>`)}</select>${inner}`;
+  return html`<select aria-label="Variant of ${path[path.length - 1] ?? "the arguments"}" value=${String(current)} onChange=${choose}>${choices.map(
+    (choice, index) => html`<option value=${String(index)}>${choice.label}</option>`)}</select>${inner}`;
 }
 
 /** @type {(form: Form, schema: Schema, path: Path) => unknown} */
@@ -89,8 +89,8 @@ function items(form, schema, path) {
   const list = Array.isArray(value) ? value : [];
   const schemaOf = (/** @type {number} */ index) => schema.prefixItems?.[index] ?? schema.items ?? {};
   return html`<ol class="items">${list.map((_, index) => html`<li>${field(form, schemaOf(index), [...path, index], `${path[path.length - 1]} ${index + 1}`, true)}
-      <button type="button" class="quiet small" aria-label="Remove item ${index + 1}" @click=${() => form.set([...path, index], undefined)}>${icon("close")}</button></li>`)}</ol>
-    <button type="button" class="small" @click=${() => form.set([...path, list.length], firstValue(schemaOf(list.length), form.root) ?? "")}>${icon("plus")} Add item</button>`;
+      <button type="button" class="quiet small" aria-label="Remove item ${index + 1}" onClick=${() => form.set([...path, index], undefined)}>${icon("close")}</button></li>`)}</ol>
+    <button type="button" class="small" onClick=${() => form.set([...path, list.length], firstValue(schemaOf(list.length), form.root) ?? "")}>${icon("plus")} Add item</button>`;
 }
 
 /** @typedef {{ id: string, schema: import("../lib/schema.js").Schema, value: unknown, required: boolean, wrong: boolean, set: (value: unknown) => void }} Field */
@@ -119,9 +119,9 @@ export function scalarField(field) {
 function selectField({ id, value, required, wrong, set }, options) {
   const current = options.findIndex((option) => JSON.stringify(option) === JSON.stringify(value));
   const choose = onText((index) => set(index === "" ? undefined : options[Number(index)]));
-  return html`<select id=${id} aria-invalid=${wrong ? "true" : null} aria-describedby=${wrong ? `${id}-error` : null} @change=${choose}>
-    ${current < 0 || !required ? html`<option value="" .selected=${current < 0}>${value !== undefined && current < 0 ? JSON.stringify(value) : "not set"}</option>` : null}
-    ${options.map((option, index) => html`<option value=${String(index)} .selected=${index === current}>${typeof option === "string" ? option : JSON.stringify(option)}</option>`)}</select>`;
+  return html`<select id=${id} value=${current < 0 ? "" : String(current)} aria-invalid=${wrong ? "true" : null} aria-describedby=${wrong ? `${id}-error` : null} onChange=${choose}>
+    ${current < 0 || !required ? html`<option value="">${value !== undefined && current < 0 ? JSON.stringify(value) : "not set"}</option>` : null}
+    ${options.map((option, index) => html`<option value=${String(index)}>${typeof option === "string" ? option : JSON.stringify(option)}</option>`)}</select>`;
 }
 
 /** @param {Field} field */
@@ -131,7 +131,7 @@ function numberField({ id, value, wrong, set }) {
     set(text.trim() === "" ? undefined : NUMBER.test(text) ? parseJson(text) : text);
   });
   const shown = value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value);
-  return html`<input id=${id} inputmode="decimal" autocomplete="off" placeholder="not set" .value=${live(id, shown, (text) => NUMBER.test(text) && parseJson(text) === value)} aria-invalid=${wrong ? "true" : null} aria-describedby=${wrong ? `${id}-error` : null} @input=${change}>`;
+  return html`<input id=${id} inputmode="decimal" autocomplete="off" placeholder="not set" value=${live(id, shown, (text) => NUMBER.test(text) && parseJson(text) === value)} aria-invalid=${wrong ? "true" : null} aria-describedby=${wrong ? `${id}-error` : null} onInput=${change} />`;
 }
 
 /**
@@ -153,8 +153,8 @@ function textField({ id, schema, value, wrong, set }) {
   const invalid = wrong ? "true" : null;
   const described = wrong ? `${id}-error` : null;
   const hint = value === undefined ? "not set" : "";
-  if (type) return html`<input id=${id} type=${type} autocomplete="off" placeholder=${hint} .value=${shown} aria-invalid=${invalid} aria-describedby=${described} @input=${change}>`;
-  return html`<textarea id=${id} rows="1" placeholder=${hint} .value=${shown} aria-invalid=${invalid} aria-describedby=${described} @input=${change}></textarea>`;
+  if (type) return html`<input id=${id} type=${type} autocomplete="off" placeholder=${hint} value=${shown} aria-invalid=${invalid} aria-describedby=${described} onInput=${change} />`;
+  return html`<textarea id=${id} rows="1" placeholder=${hint} value=${shown} aria-invalid=${invalid} aria-describedby=${described} onInput=${change}></textarea>`;
 }
 
 /** @param {Field} field */
@@ -167,5 +167,5 @@ function jsonField({ id, value, wrong, set }) {
     }
   });
   const shown = value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value);
-  return html`<textarea id=${id} rows="1" placeholder="any JSON, or a text" .value=${shown} aria-invalid=${wrong ? "true" : null} aria-describedby=${wrong ? `${id}-error` : null} @change=${change}></textarea>`;
+  return html`<textarea id=${id} rows="1" placeholder="any JSON, or a text" value=${shown} aria-invalid=${wrong ? "true" : null} aria-describedby=${wrong ? `${id}-error` : null} onChange=${change}></textarea>`;
 }

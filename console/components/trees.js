@@ -32,7 +32,7 @@ function node(name, value, path, state) {
   const brackets = Array.isArray(value) ? "[]" : "{}";
   if (!entries.length) return html`<div class="json-leaf">${label}<span class="muted">${brackets}</span>${mark}</div>`;
   const size = `${entries.length} ${Array.isArray(value) ? "item" : "member"}${entries.length === 1 ? "" : "s"}`;
-  return html`<details class="json-node" ?open=${path.length < OPEN_DEPTH}><summary>${label}<span class="muted">${brackets[0]} ${size} ${brackets[1]}</span>${mark}</summary>
+  return html`<details class="json-node" open=${path.length < OPEN_DEPTH}><summary>${label}<span class="muted">${brackets[0]} ${size} ${brackets[1]}</span>${mark}</summary>
     <div class="json-members">${entries.map(([key, member]) => node(String(key), member, [...path, key], state))}</div></details>`;
 }
 
@@ -117,7 +117,7 @@ export function output(call) {
   const truncated = /** @type {any} */ (call.metadata)?.truncated;
   const full = apiUrl("tool-calls", call.id, "output");
   return html`${truncated ? html`<p class="note">Truncated for the model: ${bytes(truncated.left_out_bytes ?? 0)} of ${bytes(truncated.bytes ?? 0)} left out. <a href=${full} target="_blank" rel="noopener">Open the full output</a></p>` : null}
-    ${call.output ? html`<div class="tools-right"><button type="button" class="quiet small" @click=${() => copy(call.output ?? "", "the output")}>Copy text</button></div>` : null}
+    ${call.output ? html`<div class="tools-right"><button type="button" class="quiet small" onClick=${() => copy(call.output ?? "", "the output")}>Copy text</button></div>` : null}
     ${call.content.length ? call.content.map((content, index) => block(call, content, index)) : html`<pre class="code" tabindex="0">${call.output ?? ""}</pre>`}`;
 }
 
@@ -126,7 +126,7 @@ function block(call, content, index) {
   if (content.type === "text") return html`<pre class=${call.is_error ? "code failed" : "code"} tabindex="0">${content.text}</pre>`;
   if (content.type === "image") {
     const url = apiUrl("tool-calls", call.id, "content", String(index));
-    return html`<figure><a href=${url} target="_blank" rel="noopener"><img src=${url} alt="Image ${index + 1} of the output" loading="lazy"></a><figcaption class="muted">${content.mime_type ?? "image"}</figcaption></figure>`;
+    return html`<figure><a href=${url} target="_blank" rel="noopener"><img src=${url} alt="Image ${index + 1} of the output" loading="lazy" /></a><figcaption class="muted">${content.mime_type ?? "image"}</figcaption></figure>`;
   }
   return jsonTree(content);
 }

@@ -5,7 +5,7 @@ import { parseSource, placeOf, withValueAt } from "../lib/json-source.js";
 import { firstValue } from "../lib/schema.js";
 import { CallWatch, isEnded } from "../lib/stream.js";
 import { output, timelineView } from "./trees.js";
-import "./editor.js";
+import { JsonEditor } from "./editor.js";
 import { schemaForm } from "./schema-form.js";
 
 /** @typedef {import("./editor.js").SourceError} SourceError */
@@ -117,7 +117,7 @@ function pointerOf({ pointer, property }) {
 export function draftFields(draft, root) {
   const form = { root, value: draft.value, errors: draft.messages, set: draft.set.bind(draft) };
   return html`<div class="columns"><div class="try-form">${draft.broken ? html`<p class="muted">Fix the JSON to use the form.</p>` : schemaForm(form)}</div>
-    <div class="try-json"><tp-editor .model=${{ label: "Arguments as JSON", value: draft.text, errors: draft.errors, onInput: (/** @type {string} */ text) => draft.setText(text) }}></tp-editor>
+    <div class="try-json"><${JsonEditor} label="Arguments as JSON" value=${draft.text} errors=${draft.errors} onInput=${(/** @type {string} */ text) => draft.setText(text)} />
       <p class=${draft.valid === false ? "bad" : "muted"} role="status" id="try-check">${draft.summary}</p></div></div>`;
 }
 
@@ -154,9 +154,9 @@ export class TryIt {
 
   render() {
     const { draft } = this;
-    return html`<form class="try" @submit=${this.#run} novalidate>${draftFields(draft, this.schema)}
-      <div class="actions"><button type="submit" class="primary" ?disabled=${this.busy || draft.broken || missing("call") !== null} title=${missing("call")}>${this.busy ? "Calling…" : "Run"}</button>
-        <label class="inline"><span>Session</span> <input autocomplete="off" placeholder="none" .value=${this.session} @input=${onText((text) => (this.session = text.trim()))}></label></div></form>
+    return html`<form class="try" onSubmit=${this.#run} novalidate>${draftFields(draft, this.schema)}
+      <div class="actions"><button type="submit" class="primary" disabled=${this.busy || draft.broken || missing("call") !== null} title=${missing("call")}>${this.busy ? "Calling…" : "Run"}</button>
+        <label class="inline"><span>Session</span> <input autocomplete="off" placeholder="none" value=${this.session} onInput=${onText((text) => (this.session = text.trim()))} /></label></div></form>
       ${this.watch ? this.#result(this.watch) : null}`;
   }
 

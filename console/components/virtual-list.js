@@ -1,72 +1,70 @@
 // @ts-check
 // A list that has elements for its visible rows only. All rows have the height `--row-height`.
-import { html, keyed, render, schedule } from "../lib/kit.js";
+import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "../vendor/virtual-core/index.js";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact/hooks.js";
+import { html } from "../lib/kit.js";
 
-/** @typedef {import("../lib/html.js").Template} Template */
-/** @typedef {{ count: number, key: (index: number) => string, row: (index: number) => Template, onScroll?: (top: number) => void, onEnd?: () => void }} ListModel */
+/** @typedef {{ count: number, row: (index: number) => import("../lib/markup.js").VNode, look?: string, onScroll?: (top: number) => void, onEnd?: () => void }} ListProps Rows have keys. */
 
 const EXTRA_ROWS = 6;
 
-export class VirtualList extends HTMLElement {
-  /** @type {ListModel | null} */ #model = null;
-  #rowHeight = 0;
-  #paint = () => this.paint();
-  #resize = new ResizeObserver(() => {
-    this.#rowHeight = 0;
-    schedule(this.#paint);
+/** @param {Element} element */
+const rowHeightOf = (element) => parseFloat(getComputedStyle(element).getPropertyValue("--row-height")) || 34;
+
+/** @param {ListProps} props */
+export function VirtualList({ count, row, look = "", onScroll, onEnd }) {
+  const element = useRef(/** @type {HTMLElement | null} */ (null));
+  const height = useRef(34);
+  const [, paint] = useState(0);
+  /** @type {import("../vendor/virtual-core/index.js").VirtualizerOptions<HTMLElement, HTMLElement>} */
+  const options = {
+    count,
+    overscan: EXTRA_ROWS,
+    getScrollElement: () => element.current,
+    estimateSize: () => height.current,
+    scrollToFn: elementScroll,
+    observeElementOffset,
+    // The height of a row depends on the width of the window.
+    observeElementRect: (list, use) => observeElementRect(list, (rect) => {
+      const now = rowHeightOf(/** @type {Element} */ (list.scrollElement));
+      if (now !== height.current) {
+        height.current = now;
+        list.measure();
+      }
+      use(rect);
+    }),
+    onChange: () => paint((version) => version + 1),
+  };
+  const list = useMemo(() => new Virtualizer(options), []);
+  list.setOptions(options);
+  useLayoutEffect(() => list._didMount(), []);
+  useLayoutEffect(() => list._willUpdate());
+  const items = list.getVirtualItems();
+  const last = items[items.length - 1]?.index ?? -1;
+  useEffect(() => {
+    if (last >= 0 && last + 1 >= count - EXTRA_ROWS) onEnd?.();
   });
-
-  connectedCallback() {
-    this.#resize.observe(this);
-    this.addEventListener("scroll", this.#scrolled, { passive: true });
-    this.addEventListener("keydown", this.#moved);
-  }
-
-  disconnectedCallback() {
-    this.#resize.disconnect();
-    this.removeEventListener("scroll", this.#scrolled);
-    this.removeEventListener("keydown", this.#moved);
-  }
-
-  /** @param {ListModel} model */
-  set model(model) {
-    this.#model = model;
-    if (this.isConnected) this.paint();
-    else schedule(this.#paint);
-  }
-
-  #scrolled = () => {
-    this.#model?.onScroll?.(this.scrollTop);
-    schedule(this.#paint);
-  };
-
-  /** Moves the focus between the links of the rows. */
-  #moved = (/** @type {KeyboardEvent} */ event) => {
-    const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
-    const row = /** @type {Element} */ (event.target).closest("[role=row]");
-    if (!step || !row || /** @type {Element} */ (event.target).matches("input:not([type=checkbox]), select, textarea")) return;
-    event.preventDefault();
-    this.scrollTop += step * this.#rowHeight;
-    this.paint();
-    const next = step > 0 ? row.nextElementSibling : row.previousElementSibling;
-    /** @type {HTMLElement | null | undefined} */ (next?.querySelector("a[href]"))?.focus({ preventScroll: true });
-  };
-
-  paint() {
-    const model = this.#model;
-    if (!model || !this.isConnected) return;
-    this.#rowHeight ||= parseFloat(getComputedStyle(this).getPropertyValue("--row-height")) || 34;
-    const height = this.#rowHeight;
-    const first = Math.max(0, Math.floor(this.scrollTop / height) - EXTRA_ROWS);
-    const last = Math.min(model.count, Math.ceil((this.scrollTop + this.clientHeight) / height) + EXTRA_ROWS);
-    const rows = [];
-    for (let index = first; index < last; index++) rows.push(keyed(model.key(index), model.row(index)));
-    render(html`<div class="space" role="presentation"><div class="rows" role="rowgroup">${rows}</div></div>`, this);
-    const space = /** @type {HTMLElement} */ (this.firstElementChild);
-    space.style.height = `${model.count * height}px`;
-    /** @type {HTMLElement} */ (space.firstElementChild).style.transform = `translateY(${first * height}px)`;
-    if (last >= model.count - EXTRA_ROWS) model.onEnd?.();
-  }
+  const style = { transform: `translateY(${items[0]?.start ?? 0}px)` };
+  return html`<div ref=${element} class="virtual-list ${look}" role="presentation" onKeyDown=${(/** @type {KeyboardEvent} */ event) => move(event, height.current)}
+      onScroll=${(/** @type {Event} */ event) => onScroll?.(/** @type {Element} */ (event.currentTarget).scrollTop)}>
+    <div class="space" role="presentation" style=${{ height: `${list.getTotalSize()}px` }}><div class="rows" role="rowgroup" style=${style}>${items.map(({ index }) => row(index))}</div></div></div>`;
 }
 
-customElements.define("tp-list", VirtualList);
+/** @type {(event: KeyboardEvent, height: number) => void} Moves the focus between the links of the rows. */
+function move(event, height) {
+  const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+  const target = /** @type {Element} */ (event.target);
+  const row = target.closest("[role=row]");
+  if (!step || !row || target.matches("input:not([type=checkbox]), select, textarea")) return;
+  event.preventDefault();
+  // The next row has elements, as rows around the visible ones have.
+  const next = step > 0 ? row.nextElementSibling : row.previousElementSibling;
+  /** @type {HTMLElement | null | undefined} */ (next?.querySelector("a[href]"))?.focus({ preventScroll: true });
+  /** @type {Element} */ (event.currentTarget).scrollTop += step * height;
+}
+
+/** Scrolls the list of the screen. @param {number} row */
+export function scrollToRow(row) {
+  const list = document.querySelector(".virtual-list");
+  if (list) list.scrollTop = row * rowHeightOf(list);
+}

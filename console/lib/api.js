@@ -1,5 +1,6 @@
 // @ts-check
 // The client of the public API, and who its caller is.
+import { signal } from "../vendor/signals/signals.js";
 import { parseJson, query } from "./format.js";
 import { apiRoot } from "./router.js";
 
@@ -88,8 +89,17 @@ export const api = {
 
 /** @typedef {"call" | "read" | "tools" | "approve" | "admin"} Scope */
 
+const caller = signal(/** @type {Caller | null} */ (null));
+
 /** @type {{ caller: Caller | null }} `null` until the caller signs in. */
-export const me = { caller: null };
+export const me = {
+  get caller() {
+    return caller.value;
+  },
+  set caller(value) {
+    caller.value = value;
+  },
+};
 
 /** Reads who the caller is. Returns `true` if it may use the service. */
 export async function loadCaller() {

@@ -1,6 +1,7 @@
 // @ts-check
 // The calls that wait for approval, oldest first, from pages and events. The navigation counts them.
-import { api, apiUrl, can, me, update } from "./kit.js";
+import { signal } from "../vendor/signals/signals.js";
+import { api, apiUrl, can, me } from "./api.js";
 import { subscribe } from "./stream.js";
 
 const PAGE = 200;
@@ -11,6 +12,7 @@ const RETRY_MS = 5000;
 /** @typedef {{ id: string, phase: string, approval: Api.Approval }} ApprovalEvent */
 
 export class Inbox {
+  /** Counts changes. What is read of the inbox is read again after one. */ #changes = signal(0);
   /** @type {Map<string, Api.ToolCall>} */ #byId = new Map();
   /** Sorted when it is read: many events may come before. @type {Api.ToolCall[] | undefined} */ #sorted;
   /** The end of what is loaded; `null` if it is all. @type {string | null} */ cursor = null;
@@ -67,19 +69,26 @@ export class Inbox {
     };
   }
 
+  #changed() {
+    this.#changes.value = this.#changes.peek() + 1;
+  }
+
   /** The calls, oldest first. */
   get calls() {
+    this.#changes.value;
     return (this.#sorted ??= [...this.#byId.values()].sort((a, b) => (a.id < b.id ? -1 : 1)));
   }
 
   /** What the navigation shows: `200+` if more wait than are loaded. */
   get count() {
+    this.#changes.value;
     const { size } = this.#byId;
     return size ? `${size}${this.cursor ? "+" : ""}` : "";
   }
 
   /** @param {string | null} id */
   get(id) {
+    this.#changes.value;
     return this.#byId.get(id ?? "");
   }
 
@@ -110,7 +119,7 @@ export class Inbox {
       this.#fail(error);
     }
     this.#loading = false;
-    update();
+    this.#changed();
   }
 
   /** @param {unknown} error The service may only be busy or restarting, so it is asked again. */
@@ -145,7 +154,7 @@ export class Inbox {
       this.#decided.add(id);
       this.#remove(id);
     }
-    update();
+    this.#changed();
   }
 
   /** @param {string} id */
@@ -176,7 +185,7 @@ export class Inbox {
     } catch (error) {
       this.#fail(error);
     }
-    update();
+    this.#changed();
   }
 }
 

@@ -1,42 +1,20 @@
 // @ts-check
-// What every screen uses in one import: rendering once per frame, loaded data, and notices of what actions did.
+// What every screen uses in one import: changes, loaded data, and notices of what actions did.
+import { batch, signal } from "../vendor/signals/signals.js";
 import { ApiError } from "./api.js";
-export { html, keyed, render } from "./html.js";
+export { html, keyed, render } from "./markup.js";
 export * from "./api.js";
 export * from "./format.js";
 export { apiRoot, currentRoute, navigate, setQuery, startRouter } from "./router.js";
 
-/** @type {Set<() => void>} */
-const pending = new Set();
+/** Counts changes of what views hold themselves. */
+const changes = signal(0);
 
-/**
- * Runs a function in the next frame, once, however often it is requested before.
- * @param {() => void} paint
- */
-export function schedule(paint) {
-  if (!pending.size) requestAnimationFrame(flush);
-  pending.add(paint);
-}
+/** Renders the screen in the next frame. */
+export const update = () => void (changes.value = changes.peek() + 1);
 
-function flush() {
-  const paints = [...pending];
-  pending.clear();
-  for (const paint of paints) paint();
-}
-
-/** @type {() => void} */
-let renderPage = () => {};
-
-/**
- * Sets the function that renders the whole page.
- * @param {() => void} paint
- */
-export const setPage = (paint) => void (renderPage = paint);
-
-const paintPage = () => renderPage();
-
-/** Renders the page in the next frame. */
-export const update = () => schedule(paintPage);
+/** Renders the calling component again after each `update`. */
+export const followUpdates = () => void changes.value;
 
 /**
  * Returns a function that runs `action` after calls have stopped for a while.
@@ -51,18 +29,18 @@ export function debounced(ms, action) {
   };
 }
 
-/** @typedef {import("./html.js").Template} Template */
+/** @typedef {import("./markup.js").VNode} VNode */
 /** @typedef {import("./router.js").Route} Route */
-/** @typedef {{ title: string, render: () => Template, changed?: (route: Route) => void, destroy?: () => void }} View */
+/** @typedef {{ title: string, render: () => any, changed?: (route: Route) => void, destroy?: () => void }} View */
 
 /**
  * A value that is loaded, and can be loaded again without being hidden meanwhile.
  * @template T
  */
 export class Resource {
-  /** @type {T | undefined} */ value = undefined;
-  /** @type {unknown} */ error = undefined;
-  loading = false;
+  #value = signal(/** @type {T | undefined} */ (undefined));
+  #error = signal(/** @type {unknown} */ (undefined));
+  #loading = signal(false);
   #version = 0;
 
   /** @param {() => Promise<T>} load */
@@ -70,22 +48,37 @@ export class Resource {
     this.loadValue = load;
   }
 
+  get value() {
+    return this.#value.value;
+  }
+
+  get error() {
+    return this.#error.value;
+  }
+
+  get loading() {
+    return this.#loading.value;
+  }
+
   /** Loads the value; an earlier load that has not ended is ignored. */
   async load() {
     const version = ++this.#version;
-    this.loading = true;
-    update();
+    this.#loading.value = true;
     try {
       const value = await this.loadValue();
-      if (version !== this.#version) return;
-      this.value = value;
-      this.error = undefined;
+      if (version === this.#version) this.#end(value, undefined);
     } catch (error) {
-      if (version !== this.#version) return;
-      this.error = error;
+      if (version === this.#version) this.#end(this.#value.peek(), error);
     }
-    this.loading = false;
-    update();
+  }
+
+  /** @type {(value: T | undefined, error: unknown) => void} */
+  #end(value, error) {
+    batch(() => {
+      this.#value.value = value;
+      this.#error.value = error;
+      this.#loading.value = false;
+    });
   }
 }
 
@@ -101,10 +94,10 @@ export const prevent = (event) => event.preventDefault();
 /** @typedef {{ id: number, text: string, detail: string, bad: boolean }} Notice */
 
 const SHOWN_MS = 6000;
+const MAX_NOTICES = 4;
 let lastId = 0;
 
-/** @type {Notice[]} */
-export const notices = [];
+export const notices = signal(/** @type {Notice[]} */ ([]));
 
 /**
  * Says what happened.
@@ -113,18 +106,12 @@ export const notices = [];
  */
 export function say(text, { detail = "", bad = false } = {}) {
   const notice = { id: ++lastId, text, detail, bad };
-  notices.push(notice);
-  if (notices.length > 4) notices.shift();
+  notices.value = [...notices.peek(), notice].slice(-MAX_NOTICES);
   if (!bad) setTimeout(() => dismiss(notice.id), SHOWN_MS);
-  update();
 }
 
 /** @param {number} id */
-export function dismiss(id) {
-  const index = notices.findIndex((notice) => notice.id === id);
-  if (index >= 0) notices.splice(index, 1);
-  update();
-}
+export const dismiss = (id) => void (notices.value = notices.peek().filter((notice) => notice.id !== id));
 
 /**
  * Says what failed, with the detail and the request id of the problem.

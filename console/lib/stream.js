@@ -1,5 +1,6 @@
 // @ts-check
 // Event streams that resume where they broke off, and a call that is followed to its end.
+import { signal } from "../vendor/signals/signals.js";
 import { api, ApiError, apiUrl, send } from "./api.js";
 import { parseJson, query } from "./format.js";
 import { parseEvents, timelineOf } from "./spans.js";
@@ -9,7 +10,12 @@ import { update } from "./kit.js";
 /** @typedef {{ onEvent: (event: StreamEvent) => void, onGap?: () => void }} StreamOptions */
 
 /** The streams of the page whose connection is lost. */
-export const lostStreams = new Set();
+export const lostStreams = signal(/** @type {readonly object[]} */ ([]));
+
+/** @type {(stream: object, lost: boolean) => void} */
+function setLost(stream, lost) {
+  if (lostStreams.peek().includes(stream) !== lost) lostStreams.value = lost ? [...lostStreams.peek(), stream] : lostStreams.peek().filter((one) => one !== stream);
+}
 
 const EVENTS = ["tool_call", "status", "progress", "hook_error", "tool_result", "batch", "session"];
 const MAX_DELAY_MS = 8000;
@@ -34,15 +40,13 @@ export function subscribe(segments, filters, { onEvent, onGap = () => {} }) {
   const connect = () => {
     source = new EventSource(apiUrl(...segments) + query({ ...filters, after: lastId }));
     source.onopen = () => {
-      lostStreams.delete(stream);
+      setLost(stream, false);
       begun = true;
       delay = 500;
       if (!lastId) onGap();
-      update();
     };
     source.onerror = () => {
-      lostStreams.add(stream);
-      update();
+      setLost(stream, true);
       if (!begun) onGap();
       begun = true;
       // The browser reconnects after a broken connection, with Last-Event-ID. It gives up after an error response.
@@ -64,7 +68,7 @@ export function subscribe(segments, filters, { onEvent, onGap = () => {} }) {
       if (ended) return;
       if (!(error instanceof ApiError) || !REFUSED.includes(error.status)) return retryLater();
       // Nothing is there any more, or the caller may not see it: the screen says so.
-      lostStreams.delete(stream);
+      setLost(stream, false);
       onGap();
     } finally {
       abort.abort();
@@ -80,7 +84,7 @@ export function subscribe(segments, filters, { onEvent, onGap = () => {} }) {
     ended = true;
     clearTimeout(timer);
     source.close();
-    lostStreams.delete(stream);
+    setLost(stream, false);
   };
 }
 

@@ -4,7 +4,7 @@ import { ago, api, ApiError, closeDialog, currentRoute, duration, empty, figures
 import { RecentCalls } from "../components/tool-parts.js";
 import { argumentList } from "../components/trees.js";
 import { ArgumentsDraft, draftFields } from "../components/try-it.js";
-import "../components/virtual-list.js";
+import { scrollToRow, VirtualList } from "../components/virtual-list.js";
 import { inbox } from "../lib/inbox.js";
 import { changesOf } from "../lib/json-source.js";
 
@@ -41,7 +41,7 @@ export class ApprovalPanel {
     const approval = /** @type {Api.Approval} */ (call.approval);
     const denied = missing("approve");
     const pending = approval.status === "pending" && call.phase === "approval";
-    return html`${pending ? html`<div class="actions">${KINDS.map(([kind, key, label]) => html`<button type="button" class=${LOOKS[kind]} aria-keyshortcuts=${key} ?disabled=${denied !== null} title=${denied} @click=${() => this.decide(call, kind)}>${label}</button>`)}</div>` : null}
+    return html`${pending ? html`<div class="actions">${KINDS.map(([kind, key, label]) => html`<button type="button" class=${LOOKS[kind]} aria-keyshortcuts=${key} disabled=${denied !== null} title=${denied} onClick=${() => this.decide(call, kind)}>${label}</button>`)}</div>` : null}
       ${facts(call, approval)}${approval.reason ? html`<p class="note">${approval.reason}</p>` : null}
       <ul>${approval.decisions.map(({ decision, by, reason, at }) => html`<li>${decision === "approve" ? "Approved" : "Rejected"} by ${by} ${ago(at)}${reason ? `: ${reason}` : ""}</li>`)}</ul>
       ${pending ? html`<h3>Arguments</h3>${argumentList(given(call), this.#schema)}<h3>Recent calls of the tool</h3>${this.recent.render()}` : null}`;
@@ -76,11 +76,11 @@ export class ApprovalPanel {
     };
     openDialog({
       title: `${decision === "reject" ? "Reject" : "Approve"} this call of ${call.name}?`, wide: Boolean(draft),
-      body: () => html`<form class="stacked" novalidate @submit=${submit}>${draft ? [draftFields(draft, this.#schema), changes(call, draft)] : html`<p class="mono">${shortArguments(given(call), 400)}</p>`}
-        <label><span>Reason${draft || decision === "approve" ? "" : " (the model sees it)"}</span><input name="reason" maxlength="2000" autocomplete="off" ?autofocus=${!draft}></label>
-        ${call.session && decision === "approve" ? html`<label class="check"><input type="checkbox" name="remember" value="session"> Also approve equal calls for the rest of the session</label>` : null}
+      body: () => html`<form class="stacked" novalidate onSubmit=${submit}>${draft ? [draftFields(draft, this.#schema), changes(call, draft)] : html`<p class="mono">${shortArguments(given(call), 400)}</p>`}
+        <label><span>Reason${draft || decision === "approve" ? "" : " (the model sees it)"}</span><input name="reason" maxlength="2000" autocomplete="off" autofocus=${!draft} /></label>
+        ${call.session && decision === "approve" ? html`<label class="check"><input type="checkbox" name="remember" value="session" /> Also approve equal calls for the rest of the session</label>` : null}
         ${failure ? problem(failure) : null}
-        <div class="actions"><button type="button" @click=${() => closeDialog()}>Back</button><button type="submit" class=${LOOKS[kind] || "primary"} ?disabled=${this.busy || draft?.broken}>${decision === "reject" ? "Reject" : "Approve"}</button></div></form>`,
+        <div class="actions"><button type="button" onClick=${() => closeDialog()}>Back</button><button type="submit" class=${LOOKS[kind] || "primary"} disabled=${this.busy || draft?.broken}>${decision === "reject" ? "Reject" : "Approve"}</button></div></form>`,
     });
   }
 
@@ -171,8 +171,7 @@ class ApprovalsScreen {
     const at = Math.max(0, Math.min(calls.length - 1, this.#place + step));
     this.#place = at;
     setQuery({ call: calls[at]?.id });
-    const list = document.querySelector("tp-list");
-    if (list) list.scrollTop = (at - 3) * parseFloat(getComputedStyle(list).getPropertyValue("--row-height"));
+    scrollToRow(at - 3);
     update();
     // The screen shows the call in the next frame.
     requestAnimationFrame(() => setTimeout(() => /** @type {HTMLElement | null} */ (document.querySelector("#approval h2") ?? document.querySelector("main h1"))?.focus({ preventScroll: true })));
@@ -197,19 +196,19 @@ class ApprovalsScreen {
     this.#select();
     const { call, panel } = this;
     const { calls } = inbox;
-    return html`<section tabindex="-1" @keydown=${this.#key}>
+    return html`<section tabindex="-1" onKeyDown=${this.#key}>
       <header class="page-head"><h1 tabindex="-1">Approvals</h1><span class="muted" id="approvals-count">${inbox.loaded ? `${inbox.count || "none"} pending` : ""}</span>
         <span class="muted wide-only">Keys: <kbd>j</kbd> next, <kbd>k</kbd> previous, <kbd>a</kbd> approve, <kbd>e</kbd> edit, <kbd>r</kbd> reject, <kbd>Esc</kbd> back</span></header>
       ${inbox.error ? problem(inbox.error, () => inbox.reload()) : calls.length ? null : inbox.loaded ? nothing() : loading()}
-      <div class="inbox">${calls.length ? html`<div role="table" aria-label="Pending approvals" aria-rowcount=${calls.length} class="list-frame"><tp-list role="presentation" .model=${{ count: calls.length, key: (/** @type {number} */ index) => calls[index].id, row: (/** @type {number} */ index) => row(calls[index], index, call), onEnd: () => inbox.more() }}></tp-list></div>` : null}
+      <div class="inbox">${calls.length ? html`<div role="table" aria-label="Pending approvals" aria-rowcount=${calls.length} class="list-frame"><${VirtualList} count=${calls.length} row=${(/** @type {number} */ index) => row(calls[index], index, call)} onEnd=${() => inbox.more()} /></div>` : null}
         ${call && panel ? html`<div class="card try" id="approval"><h2 tabindex="-1">${call.name}</h2><p><a href=${path("calls", call.id)}>Open the call</a></p>${panel.render(call)}</div>` : null}</div></section>`;
   }
 }
 
-/** @type {(call: Api.ToolCall, index: number, selected: Api.ToolCall | undefined) => import("../lib/html.js").Template} */
+/** @type {(call: Api.ToolCall, index: number, selected: Api.ToolCall | undefined) => any} */
 function row({ id, name, effective_arguments, created_at }, index, selected) {
   const current = id === selected?.id;
-  return html`<div role="row" aria-rowindex=${index + 1} class="call-row${current ? " selected" : ""}"><span role="cell" class="cell-tool"><a href="approvals?call=${id}" aria-current=${current ? "true" : null}>${name}</a></span><span role="cell" class="cell-arguments mono">${shortArguments(effective_arguments)}</span><span role="cell" class="cell-time num">${ago(created_at)}</span></div>`;
+  return html`<div key=${id} role="row" aria-rowindex=${index + 1} class="call-row${current ? " selected" : ""}"><span role="cell" class="cell-tool"><a href="approvals?call=${id}" aria-current=${current ? "true" : null}>${name}</a></span><span role="cell" class="cell-arguments mono">${shortArguments(effective_arguments)}</span><span role="cell" class="cell-time num">${ago(created_at)}</span></div>`;
 }
 
 const nothing = () => empty("Nothing waits for approval", "A call waits here if its tool or a policy requires a person. Make one:",

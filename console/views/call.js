@@ -6,7 +6,7 @@ import { ArgumentsDraft } from "../components/try-it.js";
 import { ApprovalPanel } from "./approvals.js";
 import { snippet } from "../lib/snippets.js";
 import { CallWatch, isEnded } from "../lib/stream.js";
-import "../components/editor.js";
+import { JsonEditor } from "../components/editor.js";
 
 /**
  * @param {string} id
@@ -59,7 +59,7 @@ function facts(call) {
   const metadata = /** @type {Record<string, any>} */ (call.metadata ?? {});
   /** @type {[string, unknown][]} */
   const list = [
-    ["Id", html`<button type="button" class="link mono" title="Copy the id" @click=${() => copy(call.id, "the id")}>${call.id}</button>`],
+    ["Id", html`<button type="button" class="link mono" title="Copy the id" onClick=${() => copy(call.id, "the id")}>${call.id}</button>`],
     ["Tool", html`<a href=${path("tools", call.name)}>${call.title}</a>`],
     ["Accepted", html`<time datetime=${call.created_at}>${time(call.created_at)}</time>`],
     ["Queued", duration(call.queued_ms)],
@@ -91,7 +91,7 @@ function copyButton(call, language, label) {
     copy(snippet(language, apiRoot, call, !me.caller?.open), `the call as ${label}`);
     document.getElementById("copy-menu")?.hidePopover();
   };
-  return html`<button type="button" class="quiet" @click=${write}>${label}</button>`;
+  return html`<button type="button" class="quiet" onClick=${write}>${label}</button>`;
 }
 
 /** @param {Api.ToolCall} call */
@@ -115,10 +115,10 @@ async function edit(call) {
   const changed = await openDialog({
     title: `Rerun ${call.name} with other arguments`,
     wide: true,
-    body: () => html`<tp-editor .model=${{ label: "Arguments as JSON", value: draft.text, errors: draft.errors, onInput: (/** @type {string} */ text) => draft.setText(text) }}></tp-editor>
+    body: () => html`<${JsonEditor} label="Arguments as JSON" value=${draft.text} errors=${draft.errors} onInput=${(/** @type {string} */ text) => draft.setText(text)} />
       <p class=${draft.valid ? "muted" : "bad"}>${draft.summary}</p>
-      <div class="actions"><button type="button" @click=${() => closeDialog()}>Back</button>
-      <button type="button" class="primary" ?disabled=${draft.broken} @click=${() => closeDialog({ value: draft.value })}>Run</button></div>`,
+      <div class="actions"><button type="button" onClick=${() => closeDialog()}>Back</button>
+      <button type="button" class="primary" disabled=${draft.broken} onClick=${() => closeDialog({ value: draft.value })}>Run</button></div>`,
   });
   if (changed) await rerun(call, /** @type {{ value: unknown }} */ (changed).value);
 }
@@ -154,7 +154,7 @@ export function callTabs(watch, call, selected) {
 /** @type {(given: unknown, none: string) => unknown} */
 function value(given, none) {
   if (given === null || given === undefined) return html`<p class="muted">${none}</p>`;
-  return html`<div class="tools-right"><button type="button" class="quiet small" @click=${() => copy(pretty(given), "the JSON")}>Copy JSON</button></div>${jsonTree(given)}`;
+  return html`<div class="tools-right"><button type="button" class="quiet small" onClick=${() => copy(pretty(given), "the JSON")}>Copy JSON</button></div>${jsonTree(given)}`;
 }
 
 /** @param {Api.ToolCall} call */

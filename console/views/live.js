@@ -4,7 +4,7 @@ import { api, currentRoute, empty, html, loading, problem, update } from "../com
 import { FILTER_NAMES, filterQuery, filtersFrom, Rows } from "../lib/rows.js";
 import { subscribe } from "../lib/stream.js";
 import { bulkBar, callRow, filterBar, rowHeader } from "../components/call-list.js";
-import "../components/virtual-list.js";
+import { scrollToRow, VirtualList } from "../components/virtual-list.js";
 
 const PAGE = 200;
 const NEXT_PAGE = 500;
@@ -95,7 +95,7 @@ export function liveView() {
       if (JSON.stringify(filters) === JSON.stringify(list.filters)) return;
       list.close();
       list = new LiveList(filters);
-      document.querySelector("tp-list")?.scrollTo(0, 0);
+      scrollToRow(0);
     },
     destroy() {
       clearInterval(clock);
@@ -116,9 +116,9 @@ function page(list) {
     ${count <= 0 && list.loaded && !list.error ? nothing(filtered) : null}
     ${count <= 0 && !list.loaded ? loading() : null}
     ${list.rows.length ? html`<div class="list-frame">
-      ${list.hidden ? html`<button type="button" class="pill" @click=${() => toTop(list)}>${list.hidden} new</button>` : null}
+      ${list.hidden ? html`<button type="button" class="pill" onClick=${() => toTop(list)}>${list.hidden} new</button>` : null}
       <div role="table" aria-label="Calls" aria-rowcount=${list.rows.length + 1} class="table-frame">${rowHeader(list)}
-      <tp-list class="calls" role="presentation" .model=${model(list, count)}></tp-list></div></div>` : null}
+      <${VirtualList} ...${model(list, count)} /></div></div>` : null}
   </section>`;
 }
 
@@ -126,14 +126,14 @@ function page(list) {
 function toTop(list) {
   list.hidden = 0;
   list.scrolled = false;
-  document.querySelector("tp-list")?.scrollTo(0, 0);
+  scrollToRow(0);
   update();
 }
 
-/** @type {(list: LiveList, count: number) => import("../components/virtual-list.js").ListModel} */
+/** @type {(list: LiveList, count: number) => import("../components/virtual-list.js").ListProps} */
 const model = (list, count) => ({
   count,
-  key: (index) => list.rows.at(index + list.hidden).id,
+  look: "calls",
   row: (index) => callRow(list.rows.at(index + list.hidden), index, list.selected),
   onScroll: (top) => {
     list.scrolled = top > 4;

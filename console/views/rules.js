@@ -1,7 +1,7 @@
 // @ts-check
 // Rules about calls: policies, with a trial on stored calls next to their editor, and budgets with their use.
 import { act, api, ApiError, choice, confirmed, count, currentRoute, debounced, duration, empty, failures, figures, html, keyed, loaded, missing, path, problem, Resource, say, setQuery, shares, short, table, time, update } from "../components/parts.js";
-import "../components/editor.js";
+import { JsonEditor } from "../components/editor.js";
 import { schemaForm } from "../components/schema-form.js";
 import { placeInText, withValueAt } from "../lib/json-source.js";
 import { sinceTime } from "../lib/rows.js";
@@ -81,15 +81,15 @@ class RuleEditor {
   render() {
     const { noun } = this.screen.kind;
     const { when, ...value } = this.value;
-    return html`<form class="card try" novalidate @submit=${this.#save}><h2>${this.name ? `Change ${this.name}` : `New ${noun}`}</h2><div class="columns"><div>${when === undefined ? null : this.#condition(when)}
+    return html`<form class="card try" novalidate onSubmit=${this.#save}><h2>${this.name ? `Change ${this.name}` : `New ${noun}`}</h2><div class="columns"><div>${when === undefined ? null : this.#condition(when)}
       ${schemaForm({ root: { type: "object", required: ["name"], properties: this.fields }, value, errors: this.messages, set: this.set })}${this.failure ? problem(this.failure) : null}
-      <div class="actions"><button type="submit" class="primary">Save</button><button type="button" @click=${this.screen.leave}>Back</button></div></div>${when === undefined ? null : this.#trial()}</div></form>`;
+      <div class="actions"><button type="submit" class="primary">Save</button><button type="button" onClick=${this.screen.leave}>Back</button></div></div>${when === undefined ? null : this.#trial()}</div></form>`;
   }
 
   /** @param {string} when */
   #condition(when) {
     const errors = (this.messages.get("/when") ?? []).map((message) => placeInText(when, message));
-    return html`<tp-editor .model=${{ label: "Condition in CEL", value: when, errors, rows: 4, onInput: (/** @type {string} */ text) => this.set(["when"], text) }}></tp-editor>`;
+    return html`<${JsonEditor} label="Condition in CEL" value=${when} errors=${errors} rows=${4} onInput=${(/** @type {string} */ text) => this.set(["when"], text)} />`;
   }
 
   #trial() {
@@ -98,7 +98,7 @@ class RuleEditor {
       this.since = since;
       this.#later();
     }
-    return html`<section aria-label="Trial"><h3>What would have been decided</h3><div class="inline">${choice("since", "Calls of the", PERIODS, since)}<button type="button" @click=${() => this.trial.load()}>Try</button></div>
+    return html`<section aria-label="Trial"><h3>What would have been decided</h3><div class="inline">${choice("since", "Calls of the", PERIODS, since)}<button type="button" onClick=${() => this.trial.load()}>Try</button></div>
       ${this.messages.has("/when") ? html`<p class="muted">Correct the condition first.</p>` : loaded(this.trial, trialResult)}</section>`;
   }
 }
@@ -144,7 +144,7 @@ class RulesScreen {
     const { title, about, blank, columns, row, segment } = this.kind;
     if (!rules.length) return empty(`No ${title.toLowerCase()}`, `${about} Create one:`, [segment, { ...blank, name: "first" }]);
     return table(title, `Name|${columns}|!Actions`, rules.map((rule, index) => keyed(rule.name, html`<tr><th scope="row">${rule.name}</th>${row(rule, index, this)}<td class="right">${rule.source === "config" ? "in the settings"
-      : html`<a class="button small" href="${segment}?edit=${encodeURIComponent(rule.name)}">Edit</a> <button type="button" class="danger small" @click=${() => this.#remove(rule)}>Delete</button>`}</td></tr>`)));
+      : html`<a class="button small" href="${segment}?edit=${encodeURIComponent(rule.name)}">Edit</a> <button type="button" class="danger small" onClick=${() => this.#remove(rule)}>Delete</button>`}</td></tr>`)));
   }
 
   /** @param {Rule} rule */
@@ -172,7 +172,7 @@ const POLICIES = {
   blank: { name: "", when: 'tool.name == "pay" && args.amount > 100', effect: "approve", priority: 0, enabled: true },
   columns: ">Order|Effect|Condition|Reason|>Priority|Enabled",
   row: (policy, index, screen) => html`<td class="num right">${index + 1}</td><td class="num">${policy.effect}</td><td><code>${policy.when}</code></td><td>${policy.reason}</td><td class="num right">${policy.priority}</td>
-    <td><input type="checkbox" role="switch" aria-label="Enable ${policy.name}" .checked=${policy.enabled} ?disabled=${policy.source === "config"} @change=${() => screen.toggle(policy)}></td>`,
+    <td><input type="checkbox" role="switch" aria-label="Enable ${policy.name}" checked=${policy.enabled} disabled=${policy.source === "config"} onChange=${() => screen.toggle(policy)} /></td>`,
 };
 
 /** @type {Kind} */

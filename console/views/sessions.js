@@ -31,7 +31,7 @@ export function sessionsView() {
   return {
     title: "Sessions",
     render: () => html`<section class="sessions"><header class="page-head"><h1 tabindex="-1">Sessions</h1></header>
-      <form class="filters" role="search" aria-label="Filter sessions" @submit=${prevent}>${choice("state", "State", STATES, state, { any: "Any state" })}</form>
+      <form class="filters" role="search" aria-label="Filter sessions" onSubmit=${prevent}>${choice("state", "State", STATES, state, { any: "Any state" })}</form>
       ${loaded(resource, (page) => list(page, older, olderCursor === undefined ? page.cursor : olderCursor, more))}</section>`,
     changed({ query }) {
       state = query.get("state");
@@ -49,7 +49,7 @@ function list(page, older, cursor, more) {
   const sessions = [...page.sessions, ...older.filter(({ id }) => !known.has(id))];
   if (!sessions.length) return empty("No sessions", "A session is a conversation with its calls. It is created by its first call:", ["tool-calls", { session: "chat-1", name: "current_time", arguments: {} }]);
   return html`${table("Sessions", "Session|State|Task|Parent|Created|Changed", sessions.map((session) => keyed(session.id, row(session))))}
-    ${cursor ? html`<p><button type="button" @click=${() => more(cursor)}>Load older sessions</button></p>` : null}`;
+    ${cursor ? html`<p><button type="button" onClick=${() => more(cursor)}>Load older sessions</button></p>` : null}`;
 }
 
 /** @param {Api.Session} session */
@@ -71,7 +71,7 @@ export function conversation(detail) {
   return html`<ol class="conversation">${detail.tool_calls.map((call) => keyed(call.id, turn(call, results.get(call.id), pending.get(call.id))))}</ol>`;
 }
 
-/** @type {(call: Api.SessionToolCall, result: Api.SessionToolResult | undefined, pending: Api.SessionPendingCall | undefined) => import("../lib/html.js").Template} */
+/** @type {(call: Api.SessionToolCall, result: Api.SessionToolResult | undefined, pending: Api.SessionPendingCall | undefined) => any} */
 function turn(call, result, pending) {
   return html`<li class="turn"><div class="turn-call"><p class="turn-head"><a href=${path("calls", call.id)}>${call.name}</a> <span class="muted num">${time(call.created_at)}</span></p>
       <details><summary class="mono">${shortArguments(call.arguments) || "no arguments"}</summary><pre class="code" tabindex="0">${typeof call.arguments === "string" ? call.arguments : pretty(call.arguments)}</pre></details></div>
@@ -82,7 +82,7 @@ function turn(call, result, pending) {
 /** @type {(call: Api.SessionToolCall, result: Api.SessionToolResult) => unknown} */
 function content(call, result) {
   return result.content.map((/** @type {any} */ block, index) => {
-    if (block.type === "image") return html`<img src=${apiUrl("tool-calls", call.id, "content", String(index))} alt="Image ${index + 1} of the output" loading="lazy">`;
+    if (block.type === "image") return html`<img src=${apiUrl("tool-calls", call.id, "content", String(index))} alt="Image ${index + 1} of the output" loading="lazy" />`;
     return html`<pre class="text">${clip(block.type === "text" ? String(block.text) : pretty(block), SHOWN_TEXT)}</pre>`;
   });
 }
@@ -209,7 +209,7 @@ function conversationTab(detail, parts) {
     parts.shown += CALLS;
     parts.detail.load();
   };
-  return html`${conversation(detail)}${detail.next_cursor ? html`<p><button type="button" ?disabled=${parts.detail.loading} @click=${more}>Show more calls</button></p>` : null}`;
+  return html`${conversation(detail)}${detail.next_cursor ? html`<p><button type="button" disabled=${parts.detail.loading} onClick=${more}>Show more calls</button></p>` : null}`;
 }
 
 /** @type {(parts: SessionParts, format: string | null) => unknown} */
@@ -218,7 +218,7 @@ function messagesTab(parts, format) {
   if (parts.format !== chosen) Object.assign(parts, { format: chosen }).messages.load();
   return html`${choice("format", "Format", FORMATS, chosen, { className: "inline" })}
     ${loaded(parts.messages, (answer) => html`${answer.truncated ? html`<p class="note">Only the newest messages are shown.</p>` : null}
-      <div class="tools-right"><button type="button" class="quiet small" @click=${() => copy(pretty(answer.messages), "the messages")}>Copy JSON</button></div><pre class="code" tabindex="0">${pretty(answer.messages)}</pre>`)}`;
+      <div class="tools-right"><button type="button" class="quiet small" onClick=${() => copy(pretty(answer.messages), "the messages")}>Copy JSON</button></div><pre class="code" tabindex="0">${pretty(answer.messages)}</pre>`)}`;
 }
 
 /** @param {SessionParts} parts */

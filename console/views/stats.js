@@ -58,8 +58,8 @@ async function load() {
 
 function windows() {
   const { window, zoomed, from, to } = spanOf();
-  return html`<div class="segments" role="group" aria-label="Window">${WINDOWS.map((one) => html`<button type="button" aria-pressed=${String(!zoomed && one === window)} @click=${() => setQuery({ window: one.name, from: null, to: null })}>${one.label}</button>`)}</div>
-    ${zoomed ? html`<span class="muted">${time(new Date(from).toISOString())} to ${time(new Date(to).toISOString())}</span><button type="button" class="quiet" @click=${() => setQuery({ from: null, to: null })}>Reset zoom</button>` : null}`;
+  return html`<div class="segments" role="group" aria-label="Window">${WINDOWS.map((one) => html`<button type="button" aria-pressed=${String(!zoomed && one === window)} onClick=${() => setQuery({ window: one.name, from: null, to: null })}>${one.label}</button>`)}</div>
+    ${zoomed ? html`<span class="muted">${time(new Date(from).toISOString())} to ${time(new Date(to).toISOString())}</span><button type="button" class="quiet" onClick=${() => setQuery({ from: null, to: null })}>Reset zoom</button>` : null}`;
 }
 
 /** @param {StatsData} data */

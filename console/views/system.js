@@ -49,7 +49,7 @@ export class KeysPanel {
   resource = new Resource(() => /** @type {Promise<Api.ApiKeyPage>} */ (api.get(["keys"], { limit: 200 })));
 
   render() {
-    return html`<section class="card"><header class="row-head"><h2>Keys</h2><span class="actions"><button type="button" class="small" @click=${this.#create}>Create a key</button></span></header>${loaded(this.resource, (page) => this.#table(page))}</section>`;
+    return html`<section class="card"><header class="row-head"><h2>Keys</h2><span class="actions"><button type="button" class="small" onClick=${this.#create}>Create a key</button></span></header>${loaded(this.resource, (page) => this.#table(page))}</section>`;
   }
 
   /** @param {Api.ApiKeyPage} page */
@@ -61,17 +61,17 @@ export class KeysPanel {
   /** @param {Api.ApiKey} key */
   #row(key) {
     return html`<tr><th scope="row">${key.name || "(no name)"}</th><td><code>${key.prefix}…</code></td><td>${key.tenant}</td><td>${key.scopes.join(", ")}</td><td>${key.tools.join(", ") || "all"}</td><td>${ago(key.created_at)}</td><td>${ago(key.last_used_at)}</td><td>${key.expires_at ? time(key.expires_at) : "never"}</td>
-      <td class="right">${key.revoked_at ? html`<span class="state off">revoked</span>` : html`<button type="button" class="danger small" @click=${() => this.#revoke(key)}>Revoke</button>`}</td></tr>`;
+      <td class="right">${key.revoked_at ? html`<span class="state off">revoked</span>` : html`<button type="button" class="danger small" onClick=${() => this.#revoke(key)}>Revoke</button>`}</td></tr>`;
   }
 
   #create = async () => {
-    const body = () => html`<form class="stacked" @submit=${(/** @type {SubmitEvent} */ event) => { event.preventDefault(); closeDialog(new FormData(/** @type {HTMLFormElement} */ (event.target))); }}>
-      <label><span>Name</span><input name="name" maxlength="200" autocomplete="off"></label>
-      <fieldset class="field"><legend>Scopes</legend>${SCOPES.map((scope) => html`<label class="check"><input type="checkbox" name="scopes" value=${scope} ?checked=${scope === "call" || scope === "read"}> ${scope}</label> `)}</fieldset>
-      <label><span>Tools (names or patterns, separated by commas; empty for all)</span><input name="tools" autocomplete="off"></label>
-      <label><span>Queues that a worker may fetch from (names or patterns; empty for all)</span><input name="queues" autocomplete="off"></label>
-      <label><span>Expires after (like 30d; empty for never)</span><input name="expires" autocomplete="off"></label>
-      <div class="actions"><button type="button" @click=${() => closeDialog()}>Back</button><button type="submit" class="primary">Create</button></div></form>`;
+    const body = () => html`<form class="stacked" onSubmit=${(/** @type {SubmitEvent} */ event) => { event.preventDefault(); closeDialog(new FormData(/** @type {HTMLFormElement} */ (event.target))); }}>
+      <label><span>Name</span><input name="name" maxlength="200" autocomplete="off" /></label>
+      <fieldset class="field"><legend>Scopes</legend>${SCOPES.map((scope) => html`<label class="check"><input type="checkbox" name="scopes" value=${scope} defaultChecked=${scope === "call" || scope === "read"} /> ${scope}</label> `)}</fieldset>
+      <label><span>Tools (names or patterns, separated by commas; empty for all)</span><input name="tools" autocomplete="off" /></label>
+      <label><span>Queues that a worker may fetch from (names or patterns; empty for all)</span><input name="queues" autocomplete="off" /></label>
+      <label><span>Expires after (like 30d; empty for never)</span><input name="expires" autocomplete="off" /></label>
+      <div class="actions"><button type="button" onClick=${() => closeDialog()}>Back</button><button type="submit" class="primary">Create</button></div></form>`;
     const form = /** @type {FormData | undefined} */ (await openDialog({ title: "Create a key", body }));
     if (!form) return;
     const text = (/** @type {string} */ name) => String(form.get(name) ?? "").trim();
@@ -96,7 +96,7 @@ function showOnce(key) {
   openDialog({
     title: "The new key",
     body: () => html`<p>Copy it now. It is not shown again.</p><pre class="code" tabindex="0">${key}</pre>
-      <div class="actions"><button type="button" @click=${() => copy(key, "the key")}>Copy</button><button type="button" class="primary" @click=${() => closeDialog()}>Done</button></div>`,
+      <div class="actions"><button type="button" onClick=${() => copy(key, "the key")}>Copy</button><button type="button" class="primary" onClick=${() => closeDialog()}>Done</button></div>`,
   });
 }
 

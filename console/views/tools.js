@@ -57,12 +57,12 @@ function list(data, query, resource, all, showAll) {
     return words.every((word) => text.includes(word)) && (!group || tool.groups?.includes(group)) && (!source || tool.source === source);
   });
   const shown = all ? found : found.slice(0, SHOWN);
-  return html`<form class="filters" role="search" aria-label="Filter tools" @submit=${prevent}>
-      <label class="filter-q"><span>Search</span><input type="search" .value=${query.get("q") ?? ""} placeholder="name, description or tag" @input=${onText((q) => setQuery({ q }))}></label>
+  return html`<form class="filters" role="search" aria-label="Filter tools" onSubmit=${prevent}>
+      <label class="filter-q"><span>Search</span><input type="search" value=${query.get("q") ?? ""} placeholder="name, description or tag" onInput=${onText((q) => setQuery({ q }))} /></label>
       ${choice("group", "Group", data.groups.map(({ name }) => name), group, ANY)}${choice("source", "Source", ["builtin", "mcp", "file", "api"], source, ANY)}</form>
     ${data.groups.length ? groups(data.groups, resource) : null}
     ${found.length ? listing(shown, data) : empty("No tool matches", "Clear the search, or register a tool:", ["tools", EXAMPLE])}
-    ${found.length > shown.length ? html`<p><button type="button" @click=${showAll}>Show all ${found.length} tools</button></p>` : null}`;
+    ${found.length > shown.length ? html`<p><button type="button" onClick=${showAll}>Show all ${found.length} tools</button></p>` : null}`;
 }
 
 /** @type {(groups: Api.ToolGroup[], resource: Resource<ToolsData>) => unknown} */
@@ -71,7 +71,7 @@ function groups(groups, resource) {
     await act("cannot change the group", () => api.patch(["tool-groups", group.name], { active: !group.active }), () => `${group.active ? "Deactivated" : "Activated"} the group ${group.name}.`);
     resource.load();
   };
-  return html`<details class="card"><summary>Groups <span class="count">${groups.length}</span></summary><ul class="plain">${groups.map((group) => html`<li><label class="check"><input type="checkbox" role="switch" .checked=${group.active} ?disabled=${!can("tools")} @change=${toggle(group)}> ${group.name}</label>
+  return html`<details class="card"><summary>Groups <span class="count">${groups.length}</span></summary><ul class="plain">${groups.map((group) => html`<li><label class="check"><input type="checkbox" role="switch" checked=${group.active} disabled=${!can("tools")} onChange=${toggle(group)} /> ${group.name}</label>
     <span class="muted">${group.description} · ${group.tools.length} ${group.tools.length === 1 ? "tool" : "tools"}</span></li>`)}</ul></details>`;
 }
 
@@ -80,7 +80,7 @@ function listing(tools, { stats }) {
   return html`${table("Tools", "Tool|Source|Groups|Last hour|>Calls|>Errors|>p95|State", tools.map((tool) => keyed(tool.name, row(tool, stats.get(tool.name)))), "tools-table")}`;
 }
 
-/** @type {(tool: Api.ListedTool, stats: Stats | undefined) => import("../lib/html.js").Template} */
+/** @type {(tool: Api.ListedTool, stats: Stats | undefined) => any} */
 function row(tool, stats) {
   const now = Math.ceil(Date.now() / STEP_MS) * STEP_MS;
   const points = pointsOf(stats?.series ?? [], now - HOUR_MS, now, STEP_MS);

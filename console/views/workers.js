@@ -17,7 +17,7 @@ function lists({ queues, workers }) {
     ${workers.length ? table("Workers", "Worker|Queue|Tools|>Running|Last seen|Client", workers.map((one) => keyed(`${one.queue} ${one.worker}`, worker(one)))) : null}`;
 }
 
-/** @type {(queue: Api.WorkerQueue, workers: Api.Worker[]) => import("../lib/html.js").Template} */
+/** @type {(queue: Api.WorkerQueue, workers: Api.Worker[]) => any} */
 function queue({ queue, waiting, running, oldest_ms: oldest }, workers) {
   const own = workers.filter((worker) => worker.queue === queue).length;
   return html`<tr><th scope="row">${queue}</th><td class="num right">${count(own)}</td><td class="num right">${count(waiting)}</td><td class="num right">${count(running)}</td>

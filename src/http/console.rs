@@ -33,7 +33,7 @@ const INDEX: &str = "index.html";
 /// What the server replaces in [`INDEX`], so that relative URLs work at each path and below any prefix of a gateway.
 const BASE: &str = "<base href=\"./\">";
 /// Folders that contain only files. Other paths are screens of the page.
-const FOLDERS: [&str; 3] = ["lib/", "components/", "views/"];
+const FOLDERS: [&str; 4] = ["lib/", "components/", "views/", "vendor/"];
 
 /// The page loads and sends everything to the service itself, and runs no script or style inside of its markup.
 const POLICY: HeaderValue = HeaderValue::from_static(

@@ -39,7 +39,7 @@ test("a_lost_connection_resumes_without_a_gap", async () => {
   const proxy = await startProxy();
   try {
     await withPage(`calls?session=${session}`, { base: proxy.base }, async (page) => {
-      const tools = () => page.locator("tp-list .cell-arguments").allInnerTexts();
+      const tools = () => page.locator(".virtual-list .cell-arguments").allInnerTexts();
       await page.getByText("No call matches").waitFor();
       await makeCall("echo", { turn: 1 }, { session });
       await page.getByText("turn: 1").waitFor();

@@ -41,7 +41,7 @@ async function pending(base) {
 test("10000_pending_approvals_are_listed_and_decided", () => withService(LARGE, async (service) => {
   await fill(service.base);
   await withPage("approvals", { base: service.base }, async (page) => {
-    const list = page.locator("tp-list");
+    const list = page.locator(".virtual-list");
     await page.locator("#approvals-count").getByText("200+ pending").waitFor();
     await list.getByText("index: 0", { exact: true }).waitFor();
     // Stays at the end while pages load, as a held key does.
@@ -81,7 +81,7 @@ test("the_inbox_survives_a_restart", () => withService([], async (service) => {
     await service.restart();
     await page.getByText("Connection lost").waitFor({ state: "detached" });
     await page.locator("#approvals-count").getByText("2 pending").waitFor();
-    await page.locator("tp-list").getByText("turn: 2").waitFor();
+    await page.locator(".virtual-list").getByText("turn: 2").waitFor();
     await page.getByRole("button", { name: "Reject" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Reject" }).click();
     await page.locator("#approvals-count").getByText("1 pending").waitFor();

@@ -23,11 +23,11 @@ async function fill(base) {
 }
 
 /** Returns the number of each rendered row and the index of its call. */
-const rendered = (page) => page.locator("tp-list [role=row]").evaluateAll((rows) => rows.map((row) => [Number(row.getAttribute("aria-rowindex")) - 2, Number(/index: (\d+)/.exec(row.querySelector(".cell-arguments").textContent)?.[1])]));
+const rendered = (page) => page.locator(".virtual-list [role=row]").evaluateAll((rows) => rows.map((row) => [Number(row.getAttribute("aria-rowindex")) - 2, Number(/index: (\d+)/.exec(row.querySelector(".cell-arguments").textContent)?.[1])]));
 
 /** Scrolls to a row and checks what is rendered there: each call in its row, and elements for the visible rows only. */
 async function checkAt(page, row) {
-  await page.locator("tp-list").evaluate((list, at) => list.scrollTo(0, at * Number.parseFloat(getComputedStyle(list).getPropertyValue("--row-height"))), row);
+  await page.locator(".virtual-list").evaluate((list, at) => list.scrollTo(0, at * Number.parseFloat(getComputedStyle(list).getPropertyValue("--row-height"))), row);
   const rows = await until(async () => {
     const found = await rendered(page);
     return found.some(([number]) => number === row) && found;
@@ -44,7 +44,7 @@ async function checkAt(page, row) {
 test("a_history_of_100000_calls_is_read_to_its_end", () => withService(LARGE, async (service) => {
   await fill(service.base);
   await withPage("calls", { base: service.base }, async (page, { context }) => {
-    const list = page.locator("tp-list");
+    const list = page.locator(".virtual-list");
     await page.getByText(/^200\+ calls/).waitFor();
     await checkAt(page, 0);
     await checkAt(page, 150);
@@ -67,10 +67,10 @@ test("a_history_of_100000_calls_is_read_to_its_end", () => withService(LARGE, as
     await checkAt(page, 60_000);
     await api("POST", "/tool-calls", { name: "current_time", arguments: {} }, { base: service.base });
     await page.getByRole("button", { name: "1 new" }).click();
-    await page.locator("tp-list [role=row]").getByRole("link", { name: "current_time" }).waitFor();
+    await page.locator(".virtual-list [role=row]").getByRole("link", { name: "current_time" }).waitFor();
     await page.locator("#filter-status").selectOption("ERROR");
     await page.getByText(`${CALLS / BATCH} calls`, { exact: true }).waitFor();
-    await page.locator("tp-list [role=row]").getByText(`index: ${CALLS - BATCH + FAILED}`).waitFor();
+    await page.locator(".virtual-list [role=row]").getByText(`index: ${CALLS - BATCH + FAILED}`).waitFor();
     await page.locator("#filter-status").selectOption("");
     await page.getByText(/^200\+ calls/).waitFor();
     await page.getByLabel("Words").fill("word123");

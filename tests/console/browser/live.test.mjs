@@ -5,7 +5,7 @@ import { api, fresh, LONG_MS, makeCall, shutDown, until, withPage } from "./supp
 
 after(shutDown);
 
-const rows = (page) => page.locator("tp-list [role=row]");
+const rows = (page) => page.locator(".virtual-list [role=row]");
 
 test("calls_appear_as_they_happen", async () => {
   const session = fresh("appear");
@@ -77,17 +77,17 @@ test("a_scrolled_list_stays_in_place_and_offers_new_calls", async () => {
     await until(async () => (await rows(page).count()) > 10, "rows");
     await until(async () => {
       // The list is as high as its rows one frame after it appears.
-      await page.locator("tp-list").evaluate((list) => list.scrollTo(0, 1000));
+      await page.locator(".virtual-list").evaluate((list) => list.scrollTo(0, 1000));
       return (await rows(page).first().getAttribute("aria-rowindex")) !== "2";
     }, "scrolled rows");
-    const visible = () => page.locator("tp-list").evaluate((list) => document.elementFromPoint(list.getBoundingClientRect().left + 400, list.getBoundingClientRect().top + 100).closest("[role=row]").textContent);
+    const visible = () => page.locator(".virtual-list").evaluate((list) => document.elementFromPoint(list.getBoundingClientRect().left + 400, list.getBoundingClientRect().top + 100).closest("[role=row]").textContent);
     const before = await visible();
     for (let index = 0; index < 12; index++) await makeCall("echo", { fresh: index }, { session });
     await page.getByRole("button", { name: "12 new" }).click({ trial: true });
     assert.equal(await visible(), before);
     await page.getByRole("button", { name: "12 new" }).click();
     await page.getByText("fresh: 11").waitFor();
-    await until(() => page.locator("tp-list").evaluate((list) => list.scrollTop === 0), "the top of the list");
+    await until(() => page.locator(".virtual-list").evaluate((list) => list.scrollTop === 0), "the top of the list");
   });
 });
 
@@ -97,7 +97,7 @@ test("older_pages_load_while_scrolling", async () => {
   await withPage(`calls?session=${session}`, {}, async (page) => {
     await page.getByText(/^200\+ calls/).waitFor();
     // The list is as high as its rows one frame after it appears, and after each page.
-    const toEnd = () => page.locator("tp-list").evaluate((list) => list.scrollTo(0, list.scrollHeight));
+    const toEnd = () => page.locator(".virtual-list").evaluate((list) => list.scrollTo(0, list.scrollHeight));
     await until(async () => {
       await toEnd();
       return page.getByText(/^270 calls/).isVisible();

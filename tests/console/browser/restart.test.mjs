@@ -11,7 +11,7 @@ after(shutDown);
 const LOST = "Connection lost";
 const lost = (page) => page.getByText(LOST).waitFor();
 const found = (page) => page.getByText(LOST).waitFor({ state: "detached" });
-const turns = (page) => page.locator("tp-list .cell-arguments").allInnerTexts();
+const turns = (page) => page.locator(".virtual-list .cell-arguments").allInnerTexts();
 const call = (base, turn, more = {}) => api("POST", "/tool-calls", { name: "echo", arguments: { turn }, ...more }, { base });
 
 /** Runs calls while the page is away: the service answers them on another port, with the same database. */

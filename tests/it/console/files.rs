@@ -1,9 +1,12 @@
 //! The files of the page, at every path and below a prefix.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use reqwest::{Method, redirect};
-use serde_json::json;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::gateway::Nginx;
 use crate::support::client::send;
@@ -57,6 +60,7 @@ async fn each_screen_has_a_path_that_finds_its_files() {
     }
     client.get("/console/missing.js").await.problem(404);
     client.get("/console/lib/missing.js").await.problem(404);
+    client.get("/console/vendor/missing.css").await.problem(404);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,4 +88,50 @@ async fn file_is_sent_as_in_the_source_compressed_and_cached() {
     assert_eq!(text, fs::read_to_string(project_file("console/app.js")).unwrap());
     let again = send(request().header("if-none-match", plain.header("etag"))).await;
     assert_eq!((again.status, again.text().as_str()), (304, ""));
+}
+
+/// Returns the files below a folder.
+fn below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { below(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn vendored_files_have_their_recorded_checksums() {
+    let folder = project_file("console/vendor");
+    let lock: Value = serde_json::from_slice(&fs::read(folder.join("lock.json")).unwrap()).unwrap();
+    let mut recorded = BTreeSet::from([folder.join("lock.json")]);
+    for (name, package) in lock["packages"].as_object().unwrap() {
+        assert!(package["integrity"].as_str().unwrap().starts_with("sha512-"), "{name}");
+        let files = package["files"].as_object().unwrap();
+        assert!(files.keys().any(|file| file.ends_with("/LICENSE")), "{name} has no licence");
+        for (file, about) in files {
+            let path = folder.join(file);
+            let sum = Sha256::digest(fs::read(&path).unwrap());
+            let sum: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(sum, about["sha256"].as_str().unwrap(), "{file}: run scripts/vendor-console");
+            if about["specifier"].is_string() {
+                recorded.insert(path.with_extension("d.ts"));
+            }
+            recorded.insert(path);
+        }
+    }
+    assert_eq!(below(&folder).into_iter().collect::<BTreeSet<_>>(), recorded);
+}
+
+#[test]
+fn each_import_of_the_console_is_a_file_of_it() {
+    let imports = regex::Regex::new(r#"(?:^|[\s;}*])(?:from|import)\s*\(?\s*["']([^"'\n]+)["']"#).unwrap();
+    let mut found = 0;
+    for file in below(&project_file("console")).into_iter().filter(|file| file.extension().is_some_and(|end| end == "js")) {
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(!text.contains("sourceMappingURL"), "{} names a source map, which is not served", file.display());
+        for import in imports.captures_iter(&text) {
+            found += 1;
+            let target = &import[1];
+            assert!(target.starts_with('.'), "{} imports {target}, which no browser finds", file.display());
+            assert!(file.parent().unwrap().join(target).is_file(), "{} imports {target}", file.display());
+        }
+    }
+    assert!(found > 50, "{found} imports");
 }
