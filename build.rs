@@ -39,8 +39,8 @@ fn main() -> io::Result<()> {
     fs::write(out.join("console.rs"), table)
 }
 
-/// What the page consists of. Other files are for tools.
-const KINDS: [&str; 4] = ["html", "css", "js", "svg"];
+/// What the page consists of, with the licences of its vendored packages. Other files are for tools.
+const KINDS: [&str; 5] = ["html", "css", "js", "svg", "txt"];
 
 /// Adds the files of a folder and of the folders in it.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {

@@ -61,6 +61,8 @@ async fn each_screen_has_a_path_that_finds_its_files() {
     client.get("/console/missing.js").await.problem(404);
     client.get("/console/lib/missing.js").await.problem(404);
     client.get("/console/vendor/missing.css").await.problem(404);
+    let license = client.get("/console/vendor/preact/LICENSE.txt").await;
+    assert_eq!((license.status, license.header("content-type")), (200, "text/plain; charset=utf-8"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,7 +106,7 @@ fn vendored_files_have_their_recorded_checksums() {
     for (name, package) in lock["packages"].as_object().unwrap() {
         assert!(package["integrity"].as_str().unwrap().starts_with("sha512-"), "{name}");
         let files = package["files"].as_object().unwrap();
-        assert!(files.keys().any(|file| file.ends_with("/LICENSE")), "{name} has no licence");
+        assert!(files.keys().any(|file| file.ends_with("/LICENSE.txt")), "{name} has no licence");
         for (file, about) in files {
             let path = folder.join(file);
             let sum = Sha256::digest(fs::read(&path).unwrap());
@@ -123,7 +125,9 @@ fn vendored_files_have_their_recorded_checksums() {
 fn each_import_of_the_console_is_a_file_of_it() {
     let imports = regex::Regex::new(r#"(?:^|[\s;}*])(?:from|import)\s*\(?\s*["']([^"'\n]+)["']"#).unwrap();
     let mut found = 0;
-    for file in below(&project_file("console")).into_iter().filter(|file| file.extension().is_some_and(|end| end == "js")) {
+    for file in
+        below(&project_file("console")).into_iter().filter(|file| file.extension().is_some_and(|end| end == "js"))
+    {
         let text = fs::read_to_string(&file).unwrap();
         assert!(!text.contains("sourceMappingURL"), "{} names a source map, which is not served", file.display());
         for import in imports.captures_iter(&text) {
