@@ -2,7 +2,7 @@
 // The page: signs the caller in, and shows the view of the address in its frame.
 import { effect, signal, untracked } from "./vendor/signals/signals.js";
 import { useLayoutEffect } from "./vendor/preact/hooks.js";
-import { act, ApiError, can, currentRoute, Dialog, dismiss, followUpdates, html, icon, loadCaller, loading, me, navigate, notices, problem, render, say, signIn, signOut, startRouter, update, whenUnauthorized } from "./components/parts.js";
+import { act, ApiError, can, currentRoute, dismiss, followUpdates, html, icon, loadCaller, loading, me, navigate, notices, problem, render, say, signIn, signOut, startRouter, update, whenUnauthorized } from "./components/parts.js";
 import { inbox } from "./lib/inbox.js";
 import { lostStreams } from "./lib/stream.js";
 import { liveView } from "./views/live.js";
@@ -117,7 +117,7 @@ function Shell() {
       <nav aria-label="Screens">${LINKS.filter(([name]) => !ADMIN.includes(name) || can("admin")).map(([name, label, shape]) => html`<a href=${name} aria-current=${name === current ? "page" : null}>${icon(shape)}<span>${label}</span>${name === "approvals" ? html`<${Pending} />` : null}</a>`)}</nav>
       <${CallerCard} /></header>`}
     <main id="main" tabindex="-1"><${Connection} /><${Screen} /></main></div>
-    <${Notices} /><${Dialog} />`;
+    <${Notices} />`;
 }
 
 /** The number of calls that wait for approval. */

@@ -1,8 +1,7 @@
 // @ts-check
-// Parts of every screen: icons, badges, buttons, errors, tabs, dialogs, tables and choices.
-import { signal } from "../vendor/signals/signals.js";
-import { useLayoutEffect, useRef } from "../vendor/preact/hooks.js";
-import { act, ApiError, apiUrl, count, describe, duration, followUpdates, html, me, missing, onText, setQuery } from "../lib/kit.js";
+// Parts of every screen: icons, badges, buttons, errors, tabs, tables and choices.
+import { ApiError, apiUrl, count, describe, duration, html, me, missing, onText, setQuery } from "../lib/kit.js";
+export * from "./dialog.js";
 export * from "../lib/kit.js";
 
 const PATHS = {
@@ -143,48 +142,6 @@ export function tabs(label, tabs, selected, parameter = "tab") {
   )}</div><div role="tabpanel" id="${parameter}-panel" aria-labelledby="${parameter}-${current.name}" tabindex="0">${current.content()}</div></div>`;
 }
 
-/** @typedef {{ title: string, body: () => unknown, wide?: boolean }} DialogContent */
-/** @typedef {{ number: number, content: DialogContent, resolve: (value: unknown) => void }} OpenDialog */
-
-const open = signal(/** @type {OpenDialog | null} */ (null));
-let lastDialog = 0;
-
-/**
- * Opens a dialog. The promise resolves with what `closeDialog` is given, or `undefined` if the dialog is dismissed.
- * @param {DialogContent} content
- * @returns {Promise<unknown>}
- */
-export function openDialog(content) {
-  closeDialog();
-  return new Promise((resolve) => (open.value = { number: ++lastDialog, content, resolve }));
-}
-
-/** @param {unknown} [value] */
-export function closeDialog(value) {
-  const dialog = open.peek();
-  open.value = null;
-  dialog?.resolve(value);
-}
-
-/** The dialog that is open. */
-export const Dialog = () => (open.value ? html`<${Modal} key=${open.value.number} dialog=${open.value} />` : null);
-
-/** @param {{ dialog: OpenDialog }} props */
-function Modal({ dialog }) {
-  followUpdates();
-  const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  useLayoutEffect(() => {
-    const shown = element.current;
-    shown?.showModal();
-    // Closing returns the focus to where it was.
-    return () => shown?.close();
-  }, []);
-  const { title, body, wide } = dialog.content;
-  // The event comes later than the closing, when another dialog may be open.
-  const closed = () => open.peek() === dialog && closeDialog();
-  return html`<dialog ref=${element} class=${wide ? "wide" : ""} aria-labelledby="dialog-title" onClose=${closed}><h2 id="dialog-title">${title}</h2>${body()}</dialog>`;
-}
-
 /**
  * Renders a button that is disabled, and says why, if the caller lacks a scope or `off` is a reason.
  * @param {import("../lib/api.js").Scope} scope
@@ -196,27 +153,6 @@ function Modal({ dialog }) {
 export function button(scope, label, click, look, off = null) {
   const why = missing(scope) ?? off;
   return html`<button type="button" class=${look} disabled=${why !== null} title=${why} onClick=${click}>${label}</button>`;
-}
-
-/**
- * Asks for confirmation, acts, and says how it ended. Returns the result, or `undefined`.
- * @template T
- * @param {string} title
- * @param {unknown} text
- * @param {string} action The label of the button.
- * @param {() => Promise<T>} request
- * @param {(result: T) => string} done
- */
-export async function confirmed(title, text, action, request, done) {
-  if (await confirmAction(title, text, action)) return act("not done", request, done);
-}
-
-/** @type {(title: string, text: unknown, action: string) => Promise<boolean>} */
-export async function confirmAction(title, text, action) {
-  const body = () => html`<p>${text}</p><div class="actions">
-    <button type="button" onClick=${() => closeDialog(false)}>Keep</button>
-    <button type="button" class="danger" onClick=${() => closeDialog(true)}>${action}</button></div>`;
-  return (await openDialog({ title, body })) === true;
 }
 
 /**
