@@ -12,6 +12,7 @@ use super::{Api, AppState, BodyErrors, HttpResult, JsonBody, NoContent, Problem,
 use crate::access::Access;
 use crate::budgets::{Budget, Usage, compile_globs};
 use crate::domain::budget::{Amount, BudgetDefinition, Limit, MAX_CALLS, MAX_COST, MAX_WINDOW_MS, cost_of};
+use crate::domain::schemas::Replacement;
 use crate::domain::tool::is_valid_name;
 use crate::domain::{Time, decode};
 
@@ -172,9 +173,12 @@ pub(super) async fn read(Api { state, access }: Api, Path(name): Path<String>) -
     Ok(reply::ok(&view(&state, &*find(&state, &access, &name)?).await?))
 }
 
+/// The body of a replacement. `utoipa` takes no generic type here.
+type BudgetReplacement = Replacement<BudgetDefinition>;
+
 /// Creates or replaces a budget. Its use stays.
 #[utoipa::path(put, path = "/budgets/{name}", operation_id = "put_budget", tag = "budgets", params(("name" = String, Path, example = "mail-a-day", description = "The budget's name")),
-    request_body(content = BudgetDefinition, example = json!({"name": "mail-a-day", "match": {"tools": ["mail_*"]}, "window_ms": 86_400_000, "max_calls": 1000, "max_cost": 20})),
+    request_body(content = BudgetReplacement, example = json!({"name": "mail-a-day", "match": {"tools": ["mail_*"]}, "window_ms": 86_400_000, "max_calls": 1000, "max_cost": 20})),
     security(("api_key" = ["admin"])),
     responses((status = 200, description = "The budget", body = BudgetView),
         (status = 429, description = "`TOO_MANY_BUDGETS`: the limit of the tenant is reached. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),

@@ -13,6 +13,7 @@ use super::auth::bearer;
 use super::responses::{InvalidBody, Unavailable, UnknownCall};
 use super::{Api, AppState, BodyErrors, HttpResult, JsonBody, Problem, extract, reply, wait};
 use crate::access::Access;
+use crate::domain::schemas::Bytes;
 use crate::domain::{Caller, Scopes, Status, ToolOutput};
 use crate::engine::ControlOutcome;
 use crate::executor::report::Report;
@@ -97,7 +98,7 @@ struct ResultReceipt {
 #[utoipa::path(post, path = "/tool-calls/{id}/result", operation_id = "post_result", tag = "tool calls",
     security(("api_key" = ["call"]), ("call_token" = [])),
     params(("id" = Uuid, Path, description = "The id that the service assigned to the call")),
-    request_body(content((serde_json::Value = "application/json", example = json!({"output": "Sunny, 21 °C"})), (String = "text/plain", example = "Sunny, 21 °C"), (Vec<u8> = "application/octet-stream"))),
+    request_body(content((serde_json::Value = "application/json", example = json!({"output": "Sunny, 21 °C"})), (String = "text/plain", example = "Sunny, 21 °C"), (inline(Bytes) = "application/octet-stream"))),
     responses((status = 200, description = "The result is recorded, or `ignored` because another result or the end of the call came first", body = ResultReceipt),
         (status = 400, description = "The body does not match its Content-Type"),
         (status = 401, description = "The token is not valid for this call"),

@@ -62,6 +62,7 @@ pub(super) fn finish(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi:
     document.servers = Some(vec![utoipa::openapi::Server::new(".")]);
     requirements::describe(&mut document);
     openapi_common::describe_failures(&mut document);
+    openapi_common::allow_empty_bodies(&mut document);
     if let Some(components) = &mut document.components {
         openapi_common::describe_token(components);
         call_body::describe_bodies(components);

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::responses::{InvalidQuery, Unavailable, UnknownCall};
 use super::{Api, HttpResult, Params, Problem, extract, range, reply, wait};
 use crate::access::Access;
+use crate::domain::schemas::Bytes;
 use crate::domain::{Call, Code, ContentBlock, Phase, Status, Time};
 use crate::formats::native::ToolCall;
 use crate::store::calls::CallFilter;
@@ -185,9 +186,9 @@ pub(super) async fn output(access: Access, Path(id): Path<String>, headers: Head
     params(("id" = Uuid, Path, description = "The id that the service assigned to the call"), ("n" = u32, Path, description = "The index of the block, from 0"),
         ("Range" = Option<String>, Header, example = "bytes=0-65535", description = "A single byte range (RFC 9110, section 14). With several ranges, the full block is returned."),
         ("If-Range" = Option<String>, Header, description = "The `ETag` of the previously received part. If it does not match, the full block is returned")),
-    responses((status = 200, description = "The block, with its own `Content-Type`", content((String = "application/octet-stream"), (String = "text/plain")),
+    responses((status = 200, description = "The block, with its own `Content-Type`", content((inline(Bytes) = "application/octet-stream"), (String = "text/plain")),
             headers(("Accept-Ranges" = String, description = "`bytes`"), ("ETag" = String, description = "Never changes for a block"))),
-        (status = 206, description = "The requested part, with the `Content-Type` of the block", content((String = "application/octet-stream"), (String = "text/plain")),
+        (status = 206, description = "The requested part, with the `Content-Type` of the block", content((inline(Bytes) = "application/octet-stream"), (String = "text/plain")),
             headers(("Content-Range" = String, description = "The range of the part and the total number of bytes"))),
         (status = 404, description = "Unknown call or block"),
         (status = 416, description = "The range is past the end; `Content-Range` has the total number of bytes",

@@ -126,7 +126,8 @@ described_as!(JsonRpcEvent as "JsonRpcEvent", [], {
         (status = 429, description = "`TOO_MANY_STREAMS` (`subscriptions/listen`): the caller has reached its limit of \
             open streams. `TOO_MANY_REQUESTS`: the rate or concurrency limit of the key is exceeded"),
         (status = 503, description = "`OVERLOADED` (`subscriptions/listen`): the limit on open streams is reached"),
-        BodyErrors))]
+        BodyErrors,
+        (status = 400, description = "The message is not JSON-RPC, or the body is not JSON", body = JsonRpcAnswer)))]
 pub(super) async fn post(
     State(state): State<AppState>,
     limits: StreamLimits,

@@ -14,9 +14,11 @@ use super::{Api, HttpResult, Params, Problem, event_response, extract, idempoten
 use crate::callbacks;
 use crate::dispatch::Mode;
 use crate::domain::schemas::HttpUrl;
+
 use crate::domain::{Cursor, LimitsSpec, Vendor};
 use crate::engine::Submission;
 use crate::telemetry::Context;
+use toolpost_core::described_as;
 
 mod reader;
 mod responder;
@@ -61,6 +63,11 @@ pub(super) struct ModelStreamParams {
     on_disconnect: OnDisconnect,
 }
 
+/// The event stream of a model.
+enum VendorStream {}
+
+described_as!(VendorStream as "VendorStream", [], {"description": "The model's stream as its vendor sends it."});
+
 /// Runs the tool calls of a model while the model is still generating.
 ///
 /// The body is the unchanged event stream of the vendor, with any chunk boundaries. The response is a stream of the
@@ -70,7 +77,7 @@ pub(super) struct ModelStreamParams {
 /// arguments end as `ARGUMENTS_TRUNCATED`, and `batch` has a `stream_error`.
 #[utoipa::path(post, path = "/tool-calls/stream", operation_id = "pipe_model_stream", tag = "tool calls", params(ModelStreamParams),
     security(("api_key" = ["call"])),
-    request_body(content = String, content_type = "text/event-stream", description = "The event stream of the model",
+    request_body(content = inline(VendorStream), content_type = "text/event-stream", description = "The event stream of the model",
         example = "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"tool_calls\":[{\"index\":0,\"id\":\"call_1\",\"type\":\"function\",\"function\":{\"name\":\"echo\",\"arguments\":\"\"}}]},\"finish_reason\":null}]}\n\ndata: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{\\\"city\\\":\\\"Paris\\\"}\"}}]},\"finish_reason\":null}]}\n\ndata: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n"),
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events as they happen, then `batch`", body = Event, content_type = "text/event-stream"),
         (status = 415, description = "The body has a Content-Encoding"),

@@ -4,7 +4,7 @@ use serde_json::json;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{Components, Content, Object, OpenApi, PathItem, Ref, RefOr, Response, Type};
+use utoipa::openapi::{Components, Content, Object, OpenApi, PathItem, Ref, RefOr, Required, Response, Type};
 
 use toolpost_core::described_as;
 
@@ -49,6 +49,19 @@ pub(super) fn describe_failures(document: &mut OpenApi) {
             {
                 describe_failure(status, response);
             }
+        }
+    }
+}
+
+/// The operations whose body may be empty: a result without output, and a stream in which the model calls nothing.
+const EMPTY_BODIES: [&str; 2] = ["post_result", "pipe_model_stream"];
+
+/// Declares the bodies that may be empty. The attribute of a route can only say so of a type that may be null.
+pub(super) fn allow_empty_bodies(document: &mut OpenApi) {
+    for operation in document.paths.paths.values_mut().flat_map(operations_mut) {
+        let is_empty = operation.operation_id.as_deref().is_some_and(|id| EMPTY_BODIES.contains(&id));
+        if let Some(RefOr::T(body)) = operation.request_body.as_mut().filter(|_| is_empty) {
+            body.required = Some(Required::False);
         }
     }
 }

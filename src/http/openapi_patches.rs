@@ -1,7 +1,7 @@
 //! The OpenAPI document as served: the generated document, adapted to client generators.
 //!
-//! `patch.json` is a merge patch (RFC 7396) for facts that attributes cannot express, such as optional bodies and
-//! read-only members. The document must match what the service accepts; Schemathesis checks this.
+//! Facts about a type or a route are attributes next to it, or a schema that is written out there. Here are rules that hold for all
+//! schemas. The document must match what the service accepts; Schemathesis checks this.
 
 use std::collections::HashSet;
 
@@ -17,16 +17,12 @@ const ANY: &str = "Json";
 /// Keywords that constrain a value. A schema without any of them allows every value.
 const CONSTRAINTS: [&str; 8] = ["type", "anyOf", "oneOf", "allOf", "$ref", "enum", "const", "not"];
 const SCHEMAS: &str = "/components/schemas";
-const PATCH: &str = include_str!("openapi_patches/patch.json");
 
 /// Returns the document with all patches and derived parts applied.
 pub(super) fn refined(document: &OpenApi) -> Value {
     let mut document = serde_json::to_value(document).unwrap_or_default();
     place_keywords(&mut document);
-    // A test checks that the patch is valid JSON and changes only existing parts.
-    merge(&mut document, serde_json::from_str(PATCH).unwrap_or_default());
     remove_null_from_parameters(&mut document);
-    describe_replacements(&mut document);
     let schemas = document.pointer(SCHEMAS).and_then(Value::as_object).cloned().unwrap_or_default();
     join_parts(&mut document, &schemas);
     change_request_schemas(&mut document, bound_values);
@@ -162,24 +158,6 @@ fn write_summaries_as_text(document: &mut Value) {
     }
 }
 
-/// Makes the name optional in the bodies of `PUT /tools/{name}`, `PUT /policies/{name}` and
-/// `PUT /budgets/{name}`.
-fn describe_replacements(document: &mut Value) {
-    let Some(schemas) = document.pointer_mut(SCHEMAS).and_then(Value::as_object_mut) else { return };
-    for (of, replacement) in [
-        ("ToolDefinition", "ToolReplacement"),
-        ("PolicyDefinition", "PolicyReplacement"),
-        ("BudgetDefinition", "BudgetReplacement"),
-    ] {
-        let Some(mut definition) = schemas.get(of).cloned() else { continue };
-        if let Some(required) = definition["required"].as_array_mut() {
-            required.retain(|name| name != "name");
-        }
-        definition["description"] = format!("A {of}. The name is taken from the path and can be omitted.").into();
-        schemas.insert(replacement.to_owned(), definition);
-    }
-}
-
 /// Removes `null` from the types of optional parameters: queries and headers have no null.
 fn remove_null_from_parameters(document: &mut Value) {
     let parameters =
@@ -255,27 +233,13 @@ pub(super) fn without_keys(document: &Value) -> Value {
     document
 }
 
-/// Applies a merge patch (RFC 7396). A patch with the member `$replace` replaces the target instead.
-fn merge(target: &mut Value, patch: Value) {
-    let Value::Object(mut members) = patch else {
-        *target = patch;
-        return;
-    };
-    let replaces = members.shift_remove("$replace").is_some();
-    if replaces || !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    if let Value::Object(object) = target {
-        merge_into(object, Value::Object(members));
-    }
-}
-
-fn merge_into(object: &mut Map<String, Value>, patch: Value) {
-    let Value::Object(members) = patch else { return };
-    for (name, patch) in members {
-        match patch {
-            Value::Null => drop(object.shift_remove(&name)),
-            patch => merge(object.entry(name).or_insert(Value::Null), patch),
+/// Adds a condition to a schema, and merges members that both have.
+fn merge_into(object: &mut Map<String, Value>, condition: Value) {
+    let Value::Object(members) = condition else { return };
+    for (name, value) in members {
+        match object.get_mut(&name) {
+            Some(Value::Object(there)) => merge_into(there, value),
+            _ => drop(object.insert(name, value)),
         }
     }
 }
@@ -285,24 +249,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn patch_adds_replaces_and_removes() {
-        let mut document = json!({"a": {"b": 1, "c": [1]}, "d": {"e": 1}});
-        merge(&mut document, json!({"a": {"b": null, "c": [2], "f": {"g": 3}}, "d": {"$replace": true, "h": 4}}));
-        assert_eq!(document, json!({"a": {"c": [2], "f": {"g": 3}}, "d": {"h": 4}}));
-    }
-
-    #[test]
-    fn patch_is_valid_json_and_names_existing_paths() {
-        let derived = serde_json::to_value(super::super::derived()).unwrap();
-        let patch: Value = serde_json::from_str(PATCH).unwrap();
-        for (path, item) in patch["paths"].as_object().unwrap() {
-            for method in item.as_object().unwrap().keys() {
-                assert!(derived["paths"][path].get(method).is_some(), "{method} {path}");
-            }
-        }
-    }
 
     #[test]
     fn keywords_of_a_member_say_what_it_is_and_what_holds_for_its_object() {

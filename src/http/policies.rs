@@ -12,6 +12,7 @@ use super::{Api, AppState, BodyErrors, HttpResult, JsonBody, NoContent, Problem,
 use crate::access::Access;
 use crate::domain::decode;
 use crate::domain::policy::PolicyDefinition;
+use crate::domain::schemas::Replacement;
 use crate::policies::{Policy, PolicySource};
 
 pub(super) mod test;
@@ -63,9 +64,12 @@ pub(super) async fn read(Api { state, access }: Api, Path(name): Path<String>) -
     Ok(reply::ok(&*find(&state, &access, &name)?))
 }
 
+/// The body of a replacement. `utoipa` takes no generic type here.
+type PolicyReplacement = Replacement<PolicyDefinition>;
+
 /// Creates or replaces a policy.
 #[utoipa::path(put, path = "/policies/{name}", operation_id = "put_policy", tag = "policies", params(("name" = String, Path, example = "only-deployers", description = "The policy's name")),
-    request_body(content = PolicyDefinition, example = json!({"name": "only-deployers", "when": "tool.name.startsWith('deploy.') && !('deployers' in tool.groups)", "effect": "deny"})),
+    request_body(content = PolicyReplacement, example = json!({"name": "only-deployers", "when": "tool.name.startsWith('deploy.') && !('deployers' in tool.groups)", "effect": "deny"})),
     security(("api_key" = ["admin"])),
     responses((status = 200, description = "The policy", body = Policy),
         (status = 409, description = "`POLICY_READ_ONLY`: the policy is declared in the settings"),

@@ -14,6 +14,7 @@ use crate::domain::preset::{PresetShape, PresetSource};
 use crate::executor::secrets::is_valid_secret_name;
 use crate::executor::vault::{SealContext, VaultError};
 use crate::registry::{ToolRecord, presets};
+use toolpost_core::described_as;
 
 /// Maximum size of a value, in bytes of JSON.
 const MAX_VALUE_BYTES: usize = 16 * 1024;
@@ -43,13 +44,21 @@ pub(super) async fn read(access: Access, Path(name): Path<String>) -> HttpResult
     list_presets(&access, &name)
 }
 
+/// Changes of presets by argument.
+enum PresetChanges {}
+
+described_as!(PresetChanges as "PresetChanges", [PresetChange], {
+    "type": "object", "additionalProperties": {"$ref": "#/components/schemas/PresetChange"}, "maxProperties": 100,
+    "propertyNames": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000-\\u001F\\u007F-\\u009F]*$"}
+});
+
 /// Stores presets. Presets that are not named stay unchanged, and `null` removes one.
 ///
 /// `{"api_key": {"value": …}}` is stored encrypted and is never returned; `{"api_key": {"secret": "MAIL_API_KEY"}}`
 /// names a secret in the environment of the service. Stored presets override those of the tool's definition, starting
 /// with the next call; calls that are already running keep their values. They are deleted together with the tool.
 #[utoipa::path(put, path = "/tools/{name}/presets", operation_id = "put_presets", tag = "tools",
-    request_body(content = BTreeMap<String, PresetChange>, example = json!({"unit": {"value": "C"}})),
+    request_body(content = inline(PresetChanges), example = json!({"unit": {"value": "C"}})),
     security(("api_key" = ["tools"])),
     params(("name" = String, Path, example = "get_weather", description = "The tool's name")),
     responses((status = 200, description = "The current presets, without their values", body = View),

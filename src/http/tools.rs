@@ -13,6 +13,7 @@ use crate::access::Access;
 use crate::arguments::try_arguments;
 use crate::aside::aside;
 use crate::domain::call::Coercion;
+use crate::domain::schemas::Replacement;
 use crate::domain::{ExecutorSpec, Source, ToolDefinition, json, tool};
 use crate::registry::fetched::FetchedDefinition;
 use crate::registry::listed::ToolView;
@@ -98,9 +99,12 @@ pub(super) async fn read(Api { state, access }: Api, headers: HeaderMap, Path(na
     tool_response(&state, &access, &name, &headers, Vec::new())
 }
 
+/// The body of a replacement. `utoipa` takes no generic type here.
+type ToolReplacement = Replacement<ToolDefinition>;
+
 /// Registers or replaces a tool. Use `If-Match` for compare-and-swap, `If-None-Match: *` to only register.
 #[utoipa::path(put, path = "/tools/{name}", operation_id = "put_tool", tag = "tools",
-    request_body(content = ToolDefinition, example = json!({"title": "Weather", "description": "Returns the weather of a city.", "category": "data", "tags": ["weather"],
+    request_body(content = ToolReplacement, example = json!({"title": "Weather", "description": "Returns the weather of a city.", "category": "data", "tags": ["weather"],
         "input_schema": {"type": "object", "properties": {"city": {"type": "string"}, "unit": {"type": "string",
         "enum": ["C", "F"]}}, "required": ["city"]}, "annotations": {"read_only": true},
         "executor": {"type": "builtin", "name": "echo"}})),

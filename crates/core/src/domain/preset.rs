@@ -60,12 +60,20 @@ pub struct PresetShape {
     /// The kind of the preset. Only in responses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<PresetKind>,
-    /// The value, which is never returned. If it is absent, the preset keeps its current value.
+    /// The value itself; never in an answer. Without one a preset keeps the value that it has.
     #[serde(default, skip_serializing, deserialize_with = "present")]
-    #[schema(value_type = Option<Value>, write_only)]
     pub value: Option<Value>,
-    /// The name of a secret: `X` is the variable `TOOLPOST_SECRET_X`, or the line `X=…` of the secrets file.
+    /// The name of a secret: `X` is `TOOLPOST_SECRET_X`, or the line `X=…` of the secrets file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(extensions(
+        ("x-is" = json!({"anyOf": [{"$ref": "#/components/schemas/SecretName"}, {"type": "null"}]})),
+        // A field that is never serialized has no schema of its own.
+        ("x-together" = json!({
+            "properties": {"value": {"writeOnly": true,
+                "description": "The value itself; never in an answer. Without one a preset keeps the value that it has."}},
+            "not": {"required": ["value", "secret"], "properties": {"secret": {"type": "string"}}}
+        }))
+    ))]
     pub secret: Option<String>,
     /// Shows the argument to the model, with the preset as its default.
     #[serde(default)]

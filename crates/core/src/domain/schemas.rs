@@ -4,8 +4,12 @@
 //! condition on the object that contains the field, such as members that exclude each other. The served document contains
 //! neither: `http/openapi_patches` replaces both by what they declare.
 
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
 use serde_json::Value;
 use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// The keyword whose value is the complete schema of a field.
 pub const IS: &str = "x-is";
@@ -66,6 +70,31 @@ pub fn written(schema: Value) -> RefOr<Schema> {
     RefOr::T(object.build().into())
 }
 
+/// A definition in the body of a request whose path has its name.
+pub struct Replacement<T>(PhantomData<T>);
+
+impl<T: ToSchema> PartialSchema for Replacement<T> {
+    fn schema() -> RefOr<Schema> {
+        // The schemas of `utoipa` can always be written as JSON.
+        let mut schema = serde_json::to_value(T::schema()).unwrap_or_default();
+        if let Some(required) = schema["required"].as_array_mut() {
+            required.retain(|name| name != "name");
+        }
+        schema["description"] = format!("A {}. The name is taken from the path and can be omitted.", T::name()).into();
+        written(schema)
+    }
+}
+
+impl<T: ToSchema> ToSchema for Replacement<T> {
+    fn name() -> Cow<'static, str> {
+        T::name().replace("Definition", "Replacement").into()
+    }
+
+    fn schemas(all: &mut Vec<(String, RefOr<Schema>)>) {
+        T::schemas(all);
+    }
+}
+
 /// Describes a type by a JSON Schema that is written out, which may refer to the schemas of other types.
 #[macro_export]
 macro_rules! described_as {
@@ -90,6 +119,11 @@ macro_rules! described_as {
         }
     };
 }
+
+/// Any bytes.
+pub enum Bytes {}
+
+described_as!(Bytes as "Bytes", [], {"type": "string", "format": "binary"});
 
 /// The JSON Schema of a tool's arguments.
 pub enum ArgumentsSchema {}
