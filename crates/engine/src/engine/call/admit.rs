@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::run::CallRun;
-use super::state::RunExit;
+use super::run_exit::RunExit;
 use super::state::{Admitted, Executed, Prepared};
 use super::wait::Waiter;
 use crate::dispatch::Rates;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::rules::PolicyCheck;
 use super::run::CallRun;
-use super::state::RunExit;
+use super::run_exit::RunExit;
 use super::state::{Prepared, Requirement};
 use super::wait::{Waiter, repeat_until_done};
 use crate::arguments;

@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::run::{CallRun, Commit};
-use super::state::RunExit;
+use super::run_exit::RunExit;
 use super::wait::Waiter;
 use crate::inputs::ExecutorInputs;
 use crate::interrupt::{ANNOUNCE_AFTER, Interrupt, Race};

@@ -6,8 +6,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::run::CallRun;
+use super::run_exit::RunExit;
 use super::state::Prepared;
-use super::state::RunExit;
 use super::wait::Waiter;
 use crate::dispatch::QueuedSlot;
 use crate::interrupt::{ANNOUNCE_AFTER, Deadline};

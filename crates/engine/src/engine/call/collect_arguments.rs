@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::plan;
 use super::run::{CallRun, Commit};
-use super::state::RunExit;
+use super::run_exit::RunExit;
 use super::state::{Next, Planned, StreamedArguments, limits_of};
 use crate::arguments;
 use crate::arguments::forward::resolve_tool;

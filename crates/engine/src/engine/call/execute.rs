@@ -6,7 +6,7 @@ use super::attempt::{Attempt, Attempts, Resumed};
 use super::permit::{WorkerPermit, WorkerPermits, WorkerTool};
 use super::retry;
 use super::run::CallRun;
-use super::state::RunExit;
+use super::run_exit::RunExit;
 use super::state::{Admitted, Executed};
 use super::wait::Waiter;
 use crate::engine::at_work::AtWork;

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::run::CallRun;
-use super::state::RunExit;
+use super::run_exit::RunExit;
 use super::wait::Waiter;
 use crate::access::Access;
 use crate::arguments;

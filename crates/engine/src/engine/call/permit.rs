@@ -12,7 +12,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::run::CallRun;
-use super::state::RunExit;
+use super::run_exit::RunExit;
 use super::wait::{RETRY_AFTER, Waiter, repeat_until_done};
 use crate::engine::inbox::Inbox;
 use crate::hooks::Hooks;

@@ -7,7 +7,7 @@ use super::hooks::CallHooks;
 use super::rules::BudgetReserver;
 use super::rules::PolicyCheck;
 use super::run::CallRun;
-use super::state::RunExit;
+use super::run_exit::RunExit;
 use super::state::{Executed, Planned, Prepared, Requirement};
 use crate::engine::at_work::AtWork;
 use crate::inputs::InputInjector;

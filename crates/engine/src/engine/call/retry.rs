@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::run::CallRun;
-use super::state::RunExit;
+use super::run_exit::RunExit;
 use super::wait::Waiter;
 use toolpost_core::domain::call::{Phase, StatusUpdate};
 use toolpost_core::domain::tool::RetrySpec;

@@ -6,7 +6,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::run::CallRun;
-use super::state::{Requirement, RunExit};
+use super::run_exit::RunExit;
+use super::state::Requirement;
 use super::wait::Waiter;
 use crate::budgets::{Budgets, ReserveError};
 use crate::interrupt::ANNOUNCE_AFTER;

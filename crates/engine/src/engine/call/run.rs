@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::log::{CallLog, Recorded};
-use super::state::RunExit;
+use super::run_exit::RunExit;
 use crate::access::Access;
 use crate::call_table::CallEntry;
 use crate::engine::live::{CallSignals, LiveCalls};

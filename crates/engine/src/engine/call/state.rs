@@ -1,18 +1,18 @@
 //! The state of a call between the steps: [`Planned`], [`Prepared`], [`Admitted`] and [`Executed`] carry what the steps have
-//! produced, and [`RunExit`] says how it leaves them.
+//! produced.
 
 use std::sync::Arc;
 
 use super::run::CallRun;
+use super::run_exit::RunExit;
 use crate::arguments::stream::ArgumentStream;
 use crate::dispatch::{QueuedSlot, Slot};
 use crate::engine::context::ContextObjects;
 use crate::engine::sessions::{SessionCall, SessionCalls};
 use crate::inputs::ExecutorInputs;
-use crate::interrupt::Interrupt;
 use crate::registry::Entry;
 use toolpost_core::domain::limits::ServerLimits;
-use toolpost_core::domain::{Failure, KeyClaim, Limits, LimitsSpec, Outcome, RequiredBy, Session, Vendor};
+use toolpost_core::domain::{Failure, KeyClaim, Limits, LimitsSpec, RequiredBy, Session, Vendor};
 
 /// Default time that a call waits for a worker, in milliseconds.
 const WORKER_QUEUE_TIMEOUT_MS: u64 = 60_000;
@@ -226,33 +226,4 @@ pub(in crate::engine) struct Executed {
     pub entry: Option<Arc<Entry>>,
     pub inputs: ExecutorInputs,
     pub end: RunExit,
-}
-
-/// The way in which a call leaves the steps.
-pub(in crate::engine) enum RunExit {
-    /// The tool returned this outcome.
-    Done(Box<Outcome>),
-    /// The call ends with this outcome, which is not from its tool.
-    Settle(Box<Outcome>),
-    /// The stored call stays unchanged; the next start or another node continues it.
-    LeaveQueued,
-    /// Another node has adopted the call.
-    TakenOver,
-}
-
-impl From<Interrupt> for RunExit {
-    fn from(interrupt: Interrupt) -> Self {
-        match interrupt {
-            Interrupt::Cancelled => Failure::cancelled().into(),
-            Interrupt::Drained => Self::LeaveQueued,
-            Interrupt::Stopping => Failure::shutting_down().into(),
-            Interrupt::TimedOut(limit_ms, name) => Failure::timeout(limit_ms, name).into(),
-        }
-    }
-}
-
-impl<T: Into<Outcome>> From<T> for RunExit {
-    fn from(outcome: T) -> Self {
-        Self::Settle(Box::new(outcome.into()))
-    }
 }
