@@ -115,7 +115,7 @@ impl Footprint {
     /// Counts the part of the body that has been received, with its buffer.
     ///
     /// # Errors
-    /// Returns [`NoRoom`] if it does not fit into the budget.
+    /// Returns [`MemoryExhausted`] if it does not fit into the budget.
     pub fn arrive(&mut self, memory: &MemoryBudget, bytes: usize) -> Result<(), MemoryExhausted> {
         memory.cover(&mut self.held, bytes.div_ceil(json::STEP) * (json::STEP / 1024))
     }
@@ -162,7 +162,7 @@ impl Footprint {
     /// Counts a body that is used without parsing.
     ///
     /// # Errors
-    /// Returns [`NoRoom`] if it does not fit into the budget.
+    /// Returns [`MemoryExhausted`] if it does not fit into the budget.
     pub fn take(&mut self, memory: &MemoryBudget, bytes: usize) -> Result<(), MemoryExhausted> {
         (self.bytes, self.weight) = (bytes, bytes);
         self.cover(memory)
