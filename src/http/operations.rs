@@ -134,7 +134,7 @@ fn update_gauges(state: &Shared, metrics: &Metrics, is_up: bool) {
     set("toolpost_queue_accepted", load.queued);
     set("toolpost_queue_accepted_limit", load.most_queued);
     set("toolpost_in_flight_memory_bytes", load.memory_kib * 1024);
-    set("toolpost_in_flight_memory_limit_bytes", load.most_room_kib * 1024);
+    set("toolpost_in_flight_memory_limit_bytes", load.max_memory_kib * 1024);
     set("toolpost_backlog_calls", load.backlog);
     set("toolpost_journal_changes_waiting", state.journal.waiting());
     set("toolpost_database_up", is_up.into());

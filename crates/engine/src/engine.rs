@@ -306,7 +306,7 @@ impl Engine {
         let Settings { memory_kib, max_queued, .. } = self.settings;
         Load {
             memory_kib: self.memory.taken_kib(),
-            most_room_kib: memory_kib,
+            max_memory_kib: memory_kib,
             backlog: self.journal.awaited(),
             queued: max_queued.saturating_sub(self.queue.available_permits()),
             most_queued: max_queued,

@@ -72,7 +72,7 @@ pub struct Load {
     /// Memory of requests in flight, in KiB.
     pub memory_kib: usize,
     /// Maximum memory of requests in flight, in KiB.
-    pub most_room_kib: usize,
+    pub max_memory_kib: usize,
     /// Number of calls that wait to be recorded.
     pub backlog: usize,
     /// Number of detached calls, running or waiting.
