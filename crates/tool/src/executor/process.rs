@@ -42,7 +42,7 @@ use plan::Plan;
 use program::RunAs;
 use protocol::{CONFINE, INIT, ISOLATED, OWN_FILE, SUPERVISE};
 
-/// Whether this executable can act as its own helper, because its `main` calls [`run_helper_if_asked`].
+/// Whether this executable can act as its own helper, because its `main` calls [`run_helper_if_requested`].
 static IS_HELPER: AtomicBool = AtomicBool::new(false);
 
 /// Settings for running programs. Cheap to clone.
@@ -59,7 +59,7 @@ pub struct Processes {
 
 impl Processes {
     /// Creates settings with the path of the helper, the program `toolpost`. An empty path selects this executable if
-    /// its `main` begins with [`run_helper_if_asked`].
+    /// its `main` begins with [`run_helper_if_requested`].
     #[must_use]
     pub fn new(helper: &str, registration: bool, limits: ResourceLimits, secrets: Secrets) -> Self {
         // This path stays valid when the file of the executable is replaced.
