@@ -1,5 +1,7 @@
 //! The tools registered over HTTP.
 
+use std::collections::HashMap;
+
 use super::query::Transaction;
 use super::{Store, StoreError, Stores, quota};
 use toolpost_core::domain::tenant::QuotaResource;
@@ -57,6 +59,26 @@ pub enum Precondition {
     Revision(i64),
 }
 
+impl Precondition {
+    fn kind(self) -> WriteKind {
+        match self {
+            Self::Anything => WriteKind::Put,
+            Self::Absent => WriteKind::Create,
+            Self::Revision(_) => WriteKind::Replace,
+        }
+    }
+}
+
+/// What a statement does with its tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WriteKind {
+    Create,
+    /// Creates or replaces.
+    Put,
+    /// Replaces tools of known revisions.
+    Replace,
+}
+
 /// A tool to write.
 #[derive(Debug, Clone)]
 pub struct ToolWrite {
@@ -76,13 +98,20 @@ const BUMP: &str = "UPDATE tools_clock SET version = version + 1 RETURNING versi
 const MARK: &str = "INSERT INTO tenant_clocks AS c (tenant, version) \
     VALUES ($1, (SELECT version FROM tools_clock)) ON CONFLICT (tenant) DO UPDATE SET version = excluded.version";
 const TENANT_VERSION: &str = "SELECT version FROM tenant_clocks WHERE tenant = $1";
-const INSERT: &str = "INSERT INTO tools AS t (tenant, name, definition, checked, revision, created_at, updated_at) \
-    VALUES ($1, $2, $3, $4, 1, $5, $5) ON CONFLICT (tenant, name) DO ";
-const REPLACE: &str = "UPDATE SET definition = excluded.definition, checked = excluded.checked, \
-    revision = t.revision + 1, updated_at = excluded.updated_at";
-const REPLACE_REVISION: &str = "UPDATE tools SET definition = $3, checked = $4, revision = revision + 1, \
-    updated_at = $5 WHERE tenant = $1 AND name = $2 AND revision = $6";
-const WRITTEN: &str = " RETURNING revision, created_at";
+const INSERT: &str =
+    "INSERT INTO tools AS t (tenant, name, definition, checked, revision, created_at, updated_at) VALUES ";
+const OR_NOTHING: &str = " ON CONFLICT (tenant, name) DO NOTHING";
+const OR_REPLACE: &str = " ON CONFLICT (tenant, name) DO UPDATE SET definition = excluded.definition, \
+    checked = excluded.checked, revision = t.revision + 1, updated_at = excluded.updated_at";
+/// The columns have names of their own, so that those of the table are not ambiguous.
+const NEXT_REVISIONS: &str = "WITH w (tool, next, mark, expected) AS (VALUES ";
+const UPDATE: &str = ") UPDATE tools AS t SET definition = w.next, checked = w.mark, revision = t.revision + 1, \
+    updated_at = ";
+const OF_REVISIONS: &str = " FROM w WHERE t.name = w.tool AND t.revision = w.expected AND t.tenant = ";
+const WRITTEN: &str = " RETURNING name, revision, created_at";
+/// Maximum number of tools of one statement. With a statement for each tool, a transaction far from the database would not end
+/// in time.
+const MAX_WRITES: usize = 250;
 const COLUMNS: &str = "SELECT name, definition, revision, created_at, updated_at, checked FROM tools WHERE tenant = ";
 /// Maximum number of rows that are read at once.
 const PAGE: i64 = 500;
@@ -174,11 +203,18 @@ impl Store {
         // A replacement does not count against the quota.
         let adds_tools = writes.iter().any(|write| !matches!(write.expected, Precondition::Revision(_)));
         let only = if let [only] = &*writes { only.name.clone() } else { String::new() };
-        let mut written = Vec::with_capacity(writes.len());
+        let mut written = HashMap::with_capacity(writes.len());
         let versions = self.change_version(async |transaction| {
-            for write in &writes {
-                let Some((revision, created_at)) = self.put(transaction, write, now).await? else { return Ok(false) };
-                written.push((revision, created_at));
+            for kind in [WriteKind::Create, WriteKind::Put, WriteKind::Replace] {
+                let of_kind: Vec<_> = writes.iter().filter(|write| write.expected.kind() == kind).collect();
+                for chunk in of_kind.chunks(MAX_WRITES) {
+                    let rows = self.put(transaction, kind, chunk, now).await?;
+                    written.extend(rows.into_iter().map(|(name, revision, created_at)| (name, (revision, created_at))));
+                }
+            }
+            // A tool is missing whose condition does not hold.
+            if written.len() < writes.len() {
+                return Ok(false);
             }
             if adds_tools {
                 let check = transaction.query(quota::TOOLS).bind(&only);
@@ -187,31 +223,43 @@ impl Store {
             Ok(true)
         });
         let Some((before, version)) = versions.await? else { return Ok(None) };
-        let stored = writes.into_iter().zip(written).map(|(write, (revision, created_at))| {
+        let stored = writes.into_iter().filter_map(|write| {
+            let (revision, created_at) = *written.get(&write.name)?;
             let ToolWrite { name, definition, checked, .. } = write;
-            StoredTool { name, definition, revision, created_at, updated_at: now, checked }
+            Some(StoredTool { name, definition, revision, created_at, updated_at: now, checked })
         });
         Ok(Some(ToolsCommit { before, version, written: stored.collect(), deleted: Vec::new() }))
     }
 
-    /// Writes one tool. Returns its revision and its time of creation, or `None` if its condition does not hold.
+    /// Writes tools of one kind. Returns the names, revisions and times of creation of those whose condition holds.
     async fn put(
         &self,
         transaction: &mut Transaction<'_>,
-        write: &ToolWrite,
+        kind: WriteKind,
+        writes: &[&ToolWrite],
         now: Time,
-    ) -> Result<Option<(i64, Time)>, StoreError> {
-        let ToolWrite { name, definition, checked, expected } = write;
-        let sql = match expected {
-            Precondition::Anything => format!("{INSERT}{REPLACE}{WRITTEN}"),
-            Precondition::Absent => format!("{INSERT}NOTHING{WRITTEN}"),
-            Precondition::Revision(_) => format!("{REPLACE_REVISION}{WRITTEN}"),
-        };
-        let query = transaction.query(sql).bind(&self.tenant).bind(name).bind(definition).bind(checked).bind(now);
-        match expected {
-            Precondition::Revision(revision) => query.bind(revision).optional().await,
-            Precondition::Anything | Precondition::Absent => query.optional().await,
+    ) -> Result<Vec<(String, i64, Time)>, StoreError> {
+        let is_replace = kind == WriteKind::Replace;
+        let mut query = transaction.query(if is_replace { NEXT_REVISIONS } else { INSERT }).uncached();
+        let mut separator = "(";
+        for ToolWrite { name, definition, checked, expected } in writes {
+            query = query.push(separator);
+            if !is_replace {
+                query = query.push_bind(&self.tenant).push(", ");
+            }
+            query = query.push_bind(name).push(", ").push_bind(definition).push(", ").push_bind(checked).push(", ");
+            query = match expected {
+                Precondition::Revision(revision) => query.push_bind(revision).push(")"),
+                _ => query.push("1, ").push_bind(now).push(", ").push_bind(now).push(")"),
+            };
+            separator = ", (";
         }
+        let query = match kind {
+            WriteKind::Create => query.push(OR_NOTHING),
+            WriteKind::Put => query.push(OR_REPLACE),
+            WriteKind::Replace => query.push(UPDATE).push_bind(now).push(OF_REVISIONS).push_bind(&self.tenant),
+        };
+        query.push(WRITTEN).all().await
     }
 
     /// Deletes a tool and its presets, with `revision` only if the tool has this revision. Returns `None` if it was not
