@@ -1,19 +1,17 @@
 //! The HTTP API. `routes` lists all routes; each resource has its own submodule.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::Request;
+use axum::Router;
 use axum::handler::Handler;
 use axum::http::Uri;
-use axum::response::{NoContent, Response};
-use axum::routing::Route;
+use axum::response::NoContent;
+use axum::routing::{Route, post};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tower::Service;
 use tower::layer::layer_fn;
 use utoipa::openapi::OpenApi;
 
@@ -39,6 +37,7 @@ mod call_response;
 mod calls;
 mod cancel_calls;
 mod client_address;
+mod compression;
 mod console;
 mod control;
 mod cors;
@@ -49,6 +48,7 @@ mod extract;
 mod fast_path;
 mod groups;
 mod hooks;
+mod hosts;
 mod idempotency;
 mod imports;
 mod keys;
@@ -68,6 +68,7 @@ mod range;
 mod reply;
 mod request_headers;
 mod request_metrics;
+mod request_scope;
 mod requests;
 mod rerun;
 mod responses;
@@ -93,7 +94,7 @@ use auth::Api;
 use extract::{JsonBody, Params};
 use fast_path::FastPath;
 use large_requests::LargeRequests;
-use layers::Outermost;
+use layers::{HttpService, body_limit};
 use problem::{FieldError, HttpResult};
 use responses::BodyErrors;
 use server::Server;
@@ -152,28 +153,33 @@ fn derived() -> OpenApi {
 }
 
 /// Builds the service for the whole API.
-fn service(
-    state: AppState,
-) -> Outermost<
-    impl Service<Request, Response = Response, Error = Infallible, Future: Send + 'static> + Clone + Send + 'static,
-> {
+fn service(state: AppState) -> impl HttpService {
+    let max_body = state.config.server.max_body_bytes;
     let (router, needs) = routes::router();
     let measure = request_metrics::MeasureLayer::new(&state.metrics, state.tracer.clone(), &needs);
     let gate = auth::Gate::new(state.clone(), needs);
+    // Metrics wrap the gate so that rejected requests are counted, too. The gate wraps the limit so that a key is checked first.
+    let calls = gate.of_calls().service(body_limit(max_body, calls::execute.with_state(state.clone())));
+    let calls = measure.at(paths::CALLS, &paths::METHOD).service(calls);
+    let mcp = gate.at(paths::MCP).service(body_limit(max_body, mcp::post.with_state(state.clone())));
+    let mcp = measure.at(paths::MCP, &paths::METHOD).service(mcp);
+    let import = post(imports::openapi).layer(layer_fn(|route: Route| body_limit(imports::MAX_BODY_BYTES, route)));
+    let large_bodies = Router::new()
+        .route(paths::IMPORT, import)
+        .route(paths::MODEL_STREAM, post(model_stream::pipe))
+        .with_state(state.clone());
+    let (measured, gated) = (measure.clone(), gate.clone());
+    let large_bodies = large_bodies.layer(layer_fn(move |route: Route| measured.service(gated.service(route))));
     let router = router
         .merge(docs::router())
         .merge(console::router())
         .fallback(unknown_path)
         .method_not_allowed_fallback(async || Problem::method_not_allowed())
         .with_state(state.clone());
-    // Metrics wrap the gate so that rejected requests are counted, too.
-    let calls = gate.of_calls().service(calls::execute.with_state(state.clone()));
-    let calls = measure.at(fast_path::CALLS, &fast_path::METHOD).service(calls);
-    let mcp = gate.at(fast_path::MCP).service(mcp::post.with_state(state.clone()));
-    let mcp = measure.at(fast_path::MCP, &fast_path::METHOD).service(mcp);
     // `layer` applies to the routes that exist at this point, so no route may be added after it.
-    let router = router.layer(layer_fn(move |route: Route| measure.service(gate.service(route))));
-    Outermost::new(FastPath { calls, mcp, router }, state)
+    let router = router.layer(layer_fn(move |route: Route| measure.service(gate.service(body_limit(max_body, route)))));
+    let compressed = compression::compressed(router.clone());
+    layers::around(FastPath { calls, mcp, router, large_bodies, compressed }, state)
 }
 
 async fn unknown_path(uri: Uri) -> Problem {

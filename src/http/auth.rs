@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use tower::Service;
 
 use super::client_address::ClientAddress;
-use super::{AppState, HttpResult, Problem, fast_path};
+use super::{AppState, HttpResult, Problem, paths};
 use crate::access::Access;
 use crate::auth::{AdmittedCaller, AuthError, Credential, Limits};
 use crate::domain::Scopes;
@@ -47,13 +47,13 @@ impl Gate {
 
     /// Returns the layer for a `POST` to this path alone.
     pub fn at(&self, path: &str) -> Self {
-        Self { only: Some(self.needs.of_route(path, &fast_path::METHOD)), ..self.clone() }
+        Self { only: Some(self.needs.of_route(path, &paths::METHOD)), ..self.clone() }
     }
 
     /// Returns the layer for `POST /tool-calls` alone. It rejects calls before reading them if the service is
     /// overloaded.
     pub fn of_calls(&self) -> Self {
-        Self { checks_load: true, ..self.at(fast_path::CALLS) }
+        Self { checks_load: true, ..self.at(paths::CALLS) }
     }
 
     /// Wraps a service.

@@ -30,7 +30,7 @@ use crate::hooks::{RedactOptions, TruncateOptions};
     info(title = "Toolpost", description = "Executes the tool calls of LLM agents.\n\nThere are two kinds of failure: \
         an invalid request gets a 4xx or 5xx with `application/problem+json`; a failed tool call is a 200 whose \
         ToolCall has the status `ERROR`, because the model must read it. Any request can be rejected before it reaches \
-        a route, with 400 (invalid HTTP), 403 (a page of another origin), 408, 414, 431 or 503 (over capacity). All of \
+        a route, with 400 (invalid HTTP), 403 (a page of another origin), 408, 413, 414, 431 or 503 (over capacity). All of \
         these are problems.\n\nEvents are Server-Sent Events. `event:` is `tool_call`, `status`, `progress`, \
         `hook_error`, `tool_result`, `batch` or `session`; `data:` is one JSON object, described by ToolCallEvent, \
         StatusEvent, ProgressEvent, HookErrorEvent, ToolResultEvent, BatchAnswer and SessionEvent; `id:` resumes any \

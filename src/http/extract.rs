@@ -3,14 +3,13 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use axum::BoxError;
 use axum::body::{Body, HttpBody};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::{BodyExt, LengthLimitError};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use uuid::Uuid;
@@ -155,7 +154,7 @@ pub(super) fn check_content_encoding(headers: &HeaderMap) -> HttpResult<()> {
     Ok(())
 }
 
-/// Reads a body of at most `server.max_body_bytes`, with its memory footprint.
+/// Reads a body of at most `server.max_body_bytes`, which a layer limits, with its memory footprint.
 pub(super) async fn read(
     headers: &HeaderMap,
     body: Body,
@@ -165,7 +164,7 @@ pub(super) async fn read(
     read_up_to(state.config.server.max_body_bytes, headers, body, state, budget).await
 }
 
-/// Reads a body of at most `limit` bytes, with its memory footprint.
+/// Reads a body that a [layer](super::layers::body_limit) limits to `limit` bytes, with its memory footprint.
 pub(super) async fn read_up_to(
     limit: usize,
     headers: &HeaderMap,
@@ -175,18 +174,14 @@ pub(super) async fn read_up_to(
 ) -> HttpResult<(Bytes, Footprint)> {
     check_content_encoding(headers)?;
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    let too_large = || Problem::too_large(format!("the request body is larger than {limit} bytes"));
-    if declared.is_some_and(|length| length > limit) {
-        return Err(too_large());
-    }
-    let broken = |error: BoxError| match error.is::<LengthLimitError>() {
-        true => too_large(),
+    let broken = |error: axum::Error| match error.into_inner().is::<LengthLimitError>() {
+        true => Problem::body_too_large(limit),
         false => Problem::bad_json("the request body ended early"),
     };
     let timeout = Duration::from_millis(state.config.server.body_timeout_ms);
     tokio::select! {
         biased;
-        received = collect(Limited::new(body, limit), declared, budget, broken) => received,
+        received = collect(body, declared, budget, broken) => received,
         // The timer is created lazily, because most bodies have already been received.
         () = async { tokio::time::sleep(timeout).await } => Err(Problem::timeout("body", timeout)),
     }
@@ -194,10 +189,10 @@ pub(super) async fn read_up_to(
 
 /// Collects a body. A body in a single frame is neither copied nor counted; the caller counts it.
 async fn collect(
-    mut body: Limited<Body>,
+    mut body: Body,
     declared: Option<usize>,
     budget: &MemoryBudget,
-    broken: impl Fn(BoxError) -> Problem,
+    broken: impl Fn(axum::Error) -> Problem,
 ) -> HttpResult<(Bytes, Footprint)> {
     let full = |_| memory_exhausted();
     let mut footprint = Footprint::default();

@@ -19,7 +19,7 @@ use crate::registry::imports::{self, ImportMode};
 pub(super) const MAX_CONCURRENT: usize = 2;
 
 /// Maximum length of a body, in bytes: a document and its options. Replaces `server.max_body_bytes`.
-const MAX_BODY_BYTES: usize = Bounds::SENT.bytes + 64 * 1024;
+pub(super) const MAX_BODY_BYTES: usize = Bounds::SENT.bytes + 64 * 1024;
 
 /// Timeout for fetching a document.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(60);

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::extract;
+use super::hosts::AllowedHosts;
 use super::request_headers::traceparent;
 use super::requests::Client;
 use super::responses::UnknownSession;
@@ -34,6 +35,8 @@ pub(super) struct Endpoints {
     fast_path: FastPath,
     /// Answers all others.
     all: Endpoint,
+    /// The hosts under which clients may reach them.
+    pub hosts: AllowedHosts,
 }
 
 /// Creates the endpoints that serve `/mcp`.
@@ -50,13 +53,12 @@ pub(super) fn endpoints(app: &App, address: SocketAddr, closing: CancellationTok
         // Origins that may use the API may also use this endpoint.
         allowed_origins: [&config.allowed_origins[..], &app.config.server.cors_origins].concat(),
         sessions: config.sessions,
-        max_body_bytes: app.config.server.max_body_bytes,
     };
     let server = Server::new(app);
-    let fast_path = FastPath::new(server.clone(), &settings);
+    let fast_path = FastPath::new(server.clone());
     let all = Endpoint::new(server, app, &settings, closing);
     tokio::spawn(all.follow_notices());
-    Endpoints { fast_path, all }
+    Endpoints { fast_path, all, hosts: AllowedHosts::new(&settings) }
 }
 
 /// A request or a notification.

@@ -1,9 +1,21 @@
+//! The paths of requests that are handled differently from those of the router, and the plain form of a path.
+//!
 //! Paths with a trailing slash or repeated slashes, which clients build from a base URL and a path. They mean the path
 //! without them, and are rewritten before anything else reads the path: access, metrics and routing see one form.
 
 use axum::extract::Request;
 use axum::http::uri::PathAndQuery;
 use axum::http::{Method, Uri};
+
+/// The paths whose requests bypass the router, and their method.
+pub(super) const CALLS: &str = "/tool-calls";
+pub(super) const MCP: &str = "/mcp";
+pub(super) const METHOD: Method = Method::POST;
+
+/// Routes for bodies that `server.max_body_bytes` does not limit, with the same method: a document with its own limit, and
+/// the stream of a model.
+pub(super) const IMPORT: &str = "/imports/openapi";
+pub(super) const MODEL_STREAM: &str = "/tool-calls/stream";
 
 /// The folders of web pages, whose relative links depend on a trailing slash.
 const PAGES: [&str; 2] = ["/console/", "/docs/"];

@@ -171,6 +171,11 @@ impl Problem {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", detail)
     }
 
+    /// 413: the body has more bytes than this.
+    pub(super) fn body_too_large(max: usize) -> Self {
+        Self::too_large(format!("the request body is larger than {max} bytes"))
+    }
+
     /// 413: incrementally sent arguments are too large.
     pub(super) fn arguments_too_large(limit: usize) -> Self {
         Self::too_large(format!("the arguments are larger than {limit} bytes; the chunk was not accepted"))

@@ -1,13 +1,10 @@
-//! Headers of requests: `Host`, `Accept`, `Prefer`, `Cache-Control` and `traceparent`.
+//! Headers of requests: `Accept`, `Accept-Encoding`, `Prefer`, `Cache-Control` and `traceparent`.
 
-use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::header::HOST;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Version, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use super::{HttpResult, Problem};
 use crate::domain::call::CacheControl;
 use crate::engine::Wait;
 
@@ -17,51 +14,6 @@ pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent"
 /// Returns the elements of a header that is a list, of all its lines.
 fn elements(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
     headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','))
-}
-
-/// Checks that a request has exactly one valid `Host`. HTTP/1.0 requests may omit it.
-///
-/// # Errors
-/// Returns a 400 for any other request.
-pub(super) fn check_host(version: Version, headers: &HeaderMap) -> HttpResult<()> {
-    let mut hosts = headers.get_all(HOST).iter();
-    let fault = match (hosts.next(), hosts.next()) {
-        (Some(host), None) if is_host(host.as_bytes()) => return Ok(()),
-        (None, _) if version <= Version::HTTP_10 => return Ok(()),
-        (None, _) => "is missing",
-        (Some(_), Some(_)) => "occurs more than once",
-        (Some(_), None) => "is not a host name or address with an optional port",
-    };
-    Err(Problem::bad_request(format!("the Host header {fault}; a request must name its host exactly once")))
-}
-
-/// Returns `true` for `uri-host [ ":" port ]` (RFC 9110, section 7.2).
-fn is_host(value: &[u8]) -> bool {
-    let (host, port) = match value.strip_prefix(b"[") {
-        Some(rest) => {
-            let Some(end) = rest.iter().position(|byte| *byte == b']') else { return false };
-            let is_address = std::str::from_utf8(&rest[..end]).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok());
-            if !is_address {
-                return false;
-            }
-            (&b""[..], &rest[end + 1..])
-        }
-        None => value.split_at(value.iter().position(|byte| *byte == b':').unwrap_or(value.len())),
-    };
-    let is_port = port.is_empty() || port[0] == b':' && port[1..].iter().all(u8::is_ascii_digit);
-    is_port && is_name(host)
-}
-
-/// Returns `true` for a `reg-name` (RFC 3986, section 3.2.2), which includes IPv4 addresses.
-fn is_name(mut name: &[u8]) -> bool {
-    while let [first, rest @ ..] = name {
-        name = match (first, rest) {
-            (b'%', [high, low, rest @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => rest,
-            (byte, rest) if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(byte) => rest,
-            _ => return false,
-        };
-    }
-    true
 }
 
 /// A quality value, in thousandths.
@@ -78,7 +30,7 @@ const FULL: Quality = 1000;
 pub(super) fn prefers_events(headers: &HeaderMap) -> bool {
     let mut events = 0;
     let mut json = [None; JSON.len()];
-    for (range, quality) in ranges(headers) {
+    for (range, quality) in weighted(headers, header::ACCEPT) {
         if range.eq_ignore_ascii_case(EVENTS) {
             events = events.max(quality);
         } else if let Some(index) = JSON.iter().position(|name| range.eq_ignore_ascii_case(name)) {
@@ -89,10 +41,17 @@ pub(super) fn prefers_events(headers: &HeaderMap) -> bool {
     events > 0 && events >= json
 }
 
-/// Returns each media range with its quality.
-fn ranges(headers: &HeaderMap) -> impl Iterator<Item = (&str, Quality)> {
-    elements(headers, header::ACCEPT).map(|range| {
-        let mut parts = range.split(';').map(str::trim);
+/// Returns `true` if the client accepts a coding of the service. Otherwise it gets responses as they are, also if it
+/// rejects `identity`.
+pub(super) fn accepts_compression(headers: &HeaderMap) -> bool {
+    let is_known = |coding: &str| ["br", "gzip"].iter().any(|known| coding.eq_ignore_ascii_case(known));
+    weighted(headers, header::ACCEPT_ENCODING).any(|(coding, quality)| quality > 0 && is_known(coding))
+}
+
+/// Returns each element of a header with its quality.
+fn weighted(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = (&str, Quality)> {
+    elements(headers, name).map(|element| {
+        let mut parts = element.split(';').map(str::trim);
         (parts.next().unwrap_or_default(), parts.find_map(quality).unwrap_or(FULL))
     })
 }
@@ -180,18 +139,6 @@ pub(super) fn traceparent(headers: &HeaderMap) -> Option<Arc<str>> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn host_is_a_name_or_an_address_with_an_optional_port() {
-        for good in ["", "localhost", "a_b.example:8080", "127.0.0.1:1", "[::1]", "[2001:db8::1]:80", "x:", "a%20b"] {
-            assert!(is_host(good.as_bytes()), "{good}");
-        }
-        for bad in
-            ["a b", "a/b", "user@host", "a:b", "a:1:2", "[::1", "[x]", "[::1]x", "a%2", "a,b c", "é", "a?b", "::1"]
-        {
-            assert!(!is_host(bad.as_bytes()), "{bad}");
-        }
-    }
-
     fn prefers(accepted: &[&'static str]) -> bool {
         let mut headers = HeaderMap::new();
         for value in accepted {
@@ -238,6 +185,20 @@ mod tests {
         }
         assert!(!prefers(&[]));
         assert!(!prefers(&["text/event-stream;q=0.2", "application/json"]));
+    }
+
+    #[test]
+    fn compression_needs_a_coding_of_the_service() {
+        let accepts = |text| {
+            accepts_compression(&HeaderMap::from_iter([(header::ACCEPT_ENCODING, HeaderValue::from_static(text))]))
+        };
+        for text in ["gzip", "br", "deflate, GZIP;q=0.1", "br;q=0, gzip", "gzip, *;q=0"] {
+            assert!(accepts(text), "{text}");
+        }
+        for text in ["", "identity", "zstd", "*", "gzip;q=0, br;q=0.000", "identity;q=0", "*;q=0"] {
+            assert!(!accepts(text), "{text}");
+        }
+        assert!(!accepts_compression(&HeaderMap::new()));
     }
 
     fn preference(text: &'static str) -> Option<(Wait, String)> {

@@ -15,6 +15,8 @@ const DENY_ALL: HeaderValue = HeaderValue::from_static("default-src 'none'; fram
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const NO_REFERRER: HeaderValue = HeaderValue::from_static("no-referrer");
 const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
+/// For responses to pages of allowed origins.
+pub(super) const CROSS_ORIGIN: HeaderValue = HeaderValue::from_static("cross-origin");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// For responses with an entity tag: only the client may store them, and must revalidate each time.
 const REVALIDATE: HeaderValue = HeaderValue::from_static("private, no-cache");
@@ -36,11 +38,10 @@ static DEFAULTS: LazyLock<HeaderMap> = LazyLock::new(|| {
     headers
 });
 
-/// The initial headers of a JSON response: the defaults, and a placeholder for the request id.
+/// The initial headers of a JSON response: its media type and the defaults.
 static JSON_HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
     let mut headers = DEFAULTS.clone();
     headers.insert(CONTENT_TYPE, JSON);
-    headers.insert(REQUEST_ID, HeaderValue::from_static(""));
     headers
 });
 
@@ -51,9 +52,9 @@ pub(super) fn of_json() -> HeaderMap {
     JSON_HEADERS.clone()
 }
 
-/// Adds the default headers that a response does not set, and the id of its request. Copying the whole map is faster
-/// than inserting the headers one by one.
-pub(super) fn secure(headers: &mut HeaderMap, id: HeaderValue) {
+/// Adds the default headers that a response does not set. Copying the whole map is faster than a `SetResponseHeaderLayer` for
+/// each header.
+pub(super) fn secure(headers: &mut HeaderMap) {
     let is_tagged = headers.contains_key(ETAG);
     if [&X_CONTENT_TYPE_OPTIONS, &REFERRER_POLICY, &RESOURCE_POLICY].iter().all(|name| headers.contains_key(*name)) {
         if is_tagged && headers.get(CACHE_CONTROL) == Some(&NO_STORE) {
@@ -66,7 +67,6 @@ pub(super) fn secure(headers: &mut HeaderMap, id: HeaderValue) {
         }
         headers.extend(own);
     }
-    headers.insert(REQUEST_ID, id);
 }
 
 #[cfg(test)]
@@ -74,8 +74,6 @@ mod tests {
     use axum::http::header::SET_COOKIE;
 
     use super::*;
-
-    const ID: HeaderValue = HeaderValue::from_static("a");
 
     #[test]
     fn json_responses_get_the_same_headers() {
@@ -86,7 +84,7 @@ mod tests {
                 if let Some((name, value)) = &more {
                     headers.insert(name, HeaderValue::from_static(value));
                 }
-                secure(headers, ID);
+                secure(headers);
             }
             assert_eq!(json, other);
         }
@@ -96,21 +94,21 @@ mod tests {
     fn headers_of_the_response_take_precedence() {
         let mut headers = HeaderMap::new();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
-        secure(&mut headers, ID);
-        assert_eq!((headers[CACHE_CONTROL].as_bytes(), headers.len()), (&b"max-age=60"[..], 6));
+        secure(&mut headers);
+        assert_eq!((headers[CACHE_CONTROL].as_bytes(), headers.len()), (&b"max-age=60"[..], 5));
         let own = HeaderValue::from_static("same-origin");
         let mut page = HeaderMap::from_iter([(REFERRER_POLICY, own.clone())]);
-        secure(&mut page, ID);
+        secure(&mut page);
         assert_eq!((&page[REFERRER_POLICY], &page[X_CONTENT_TYPE_OPTIONS]), (&own, &NOSNIFF));
         assert!(page.contains_key(RESOURCE_POLICY) && page.contains_key(CONTENT_SECURITY_POLICY));
         let mut tagged = HeaderMap::from_iter([(ETAG, HeaderValue::from_static("\"1\""))]);
-        secure(&mut tagged, ID);
+        secure(&mut tagged);
         assert_eq!(tagged[CACHE_CONTROL], "private, no-cache");
         let mut repeated = HeaderMap::new();
         for value in ["a", "b"] {
             repeated.append(SET_COOKIE, HeaderValue::from_static(value));
         }
-        secure(&mut repeated, ID);
+        secure(&mut repeated);
         assert_eq!(repeated.get_all(SET_COOKIE).iter().collect::<Vec<_>>(), ["a", "b"]);
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use axum::BoxError;
 use axum::body::{Body, HttpBody};
-use axum::http::header::CONNECTION;
+use axum::http::header::{CONNECTION, CONTENT_ENCODING};
 use axum::http::{HeaderValue, Request, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -26,10 +26,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::Service;
 
 use super::client_address::Proxies;
-use super::layers::Outermost;
+use super::layers::HttpService;
 use super::requests::{Client, RequestTracker, TrackedBody};
 use super::stream_writer::WaitingBody;
 use super::timed_io::{ConnectionTimeouts, ErrorResponder, TimedIo};
@@ -50,7 +49,7 @@ const BUFFER: usize = 128 * 1024;
 /// The server of one service.
 #[derive(Clone)]
 pub(super) struct Server<S> {
-    service: Outermost<S>,
+    service: S,
     state: AppState,
     clocks: ConnectionTimeouts,
     proxies: Arc<Proxies>,
@@ -59,12 +58,8 @@ pub(super) struct Server<S> {
     rejections: Arc<Semaphore>,
 }
 
-impl<S> Server<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
-    S::Future: Send + 'static,
-{
-    pub fn new(service: Outermost<S>, state: AppState) -> Self {
+impl<S: HttpService> Server<S> {
+    pub fn new(service: S, state: AppState) -> Self {
         let settings = &state.config.server;
         let clocks = ConnectionTimeouts {
             header: Duration::from_millis(settings.header_timeout_ms),
@@ -264,8 +259,9 @@ fn settle_connection<B: HttpBody>(response: &mut Response<B>, tracker: &RequestT
         // A request that is sent while the connection closes would be lost.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    // A stream lasts until its client disconnects, which is visible only as the end of its side.
-    if response.body().size_hint().exact().is_none() {
+    // A stream lasts until its client disconnects, which is visible only as the end of its side. A compressed response has no
+    // known size either, but an end.
+    if response.body().size_hint().exact().is_none() && !response.headers().contains_key(CONTENT_ENCODING) {
         tracker.end_with_client();
     }
 }

@@ -73,11 +73,9 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
             .with_json_response(true)
             .with_allowed_origins(settings.origins())
             .with_cancellation_token(closing.clone())
-            .with_max_request_body_bytes(settings.max_body_bytes);
-        let config = match settings.allows_any_host() {
-            true => config.disable_allowed_hosts(),
-            false => config.with_allowed_hosts(settings.hosts()),
-        };
+            // The layers in front of all routes check the `Host` and limit bodies.
+            .disable_allowed_hosts()
+            .with_max_request_body_bytes(usize::MAX);
         let state = Arc::new(SharedState::new(app, settings.sessions, closing));
         let mut local = LocalSessionManager::default();
         local.session_config.keep_alive = Some(IDLE);

@@ -16,7 +16,6 @@ use super::Server;
 use super::call::{only_of, refused, reply};
 use super::cancel::AwaitedCall;
 use super::decision::shows_forms;
-use super::settings::Settings;
 use crate::access::Access;
 use crate::domain::call::{CallFormat, Counted};
 use crate::domain::{Call, CallRequest};
@@ -27,18 +26,15 @@ use crate::memory::Footprint;
 
 mod envelope;
 mod headers;
-mod hosts;
 mod message;
 
 use headers::Era;
-use hosts::AllowedHosts;
 use message::{Id, Message, Meta, Method};
 
 /// Answers the most frequent requests without rmcp.
 #[derive(Debug)]
 pub struct FastPath {
     server: Server,
-    hosts: AllowedHosts,
 }
 
 /// A request that the fast path answers.
@@ -67,16 +63,16 @@ pub struct Answer {
 }
 
 impl FastPath {
-    /// Creates the fast path of an endpoint with these settings.
+    /// Creates the fast path of an endpoint.
     #[must_use]
-    pub fn new(server: Server, settings: &Settings) -> Self {
-        Self { server, hosts: AllowedHosts::new(settings) }
+    pub fn new(server: Server) -> Self {
+        Self { server }
     }
 
     /// Parses a `POST`, whose body has been read. Returns `None` if rmcp must answer it.
     #[must_use]
     pub fn read(&self, parts: &Parts, body: &Bytes, footprint: &mut Footprint) -> Option<StatelessRequest> {
-        let era = headers::era_of(&parts.headers).filter(|_| self.hosts.allow(&parts.headers))?;
+        let era = headers::era_of(&parts.headers)?;
         let access = parts.extensions.get::<Access>()?;
         let Message { id, method, params } = footprint.parse_as(self.server.0.engine.memory(), body)?;
         let client = abilities_of(era, params.meta)?;

@@ -1,4 +1,4 @@
-//! The settings of the endpoint: the hosts under which clients may reach it, the origins of web pages, and limits.
+//! The settings of the endpoint: the hosts under which clients may reach it, the origins of web pages, and sessions.
 
 /// Host names of this machine for local clients.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -12,18 +12,18 @@ pub struct Settings {
     pub allowed_origins: Vec<String>,
     /// Maximum number of sessions; 0 disables sessions.
     pub sessions: usize,
-    /// Maximum size of a message, in bytes.
-    pub max_body_bytes: usize,
 }
 
 impl Settings {
     /// Returns `true` if clients may use any host name.
-    pub(super) fn allows_any_host(&self) -> bool {
+    #[must_use]
+    pub fn allows_any_host(&self) -> bool {
         self.allowed_hosts.iter().any(|host| host == "*")
     }
 
     /// Returns all allowed host names.
-    pub(super) fn hosts(&self) -> Vec<String> {
+    #[must_use]
+    pub fn hosts(&self) -> Vec<String> {
         LOOPBACK.iter().map(|host| (*host).to_owned()).chain(self.allowed_hosts.iter().cloned()).collect()
     }
 

@@ -146,11 +146,16 @@ async fn body_over_4_mib_is_a_413_with_and_without_a_length() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rejection_reaches_a_client_that_sends_its_large_body_first() {
     let app = App::on_sqlite().await;
-    let length = 12 << 20;
-    for (head, status) in [
-        (post_head(length), 413),
-        (format!("POST /tool-calls HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n"), 415),
-        (format!("POST /nowhere HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n"), 404),
+    let (small, large) = (3 << 20, 12 << 20);
+    let head = |request: &str, length: usize| {
+        format!("{request} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n")
+    };
+    for (head, length, status) in [
+        (post_head(large), large, 413),
+        (head("PATCH /tool-calls", large), large, 413),
+        (head("POST /nowhere", large), large, 413),
+        (head("POST /tool-calls", small), small, 415),
+        (head("POST /nowhere", small), small, 404),
     ] {
         let mut connection = raw::connect(&app).await;
         let answer = bounded("the answer", async {

@@ -37,7 +37,7 @@ async fn request_without_exactly_one_valid_host_is_a_400() {
         "host: a:b\r\n",
         "host: [::1\r\n",
     ] {
-        for line in ["GET /healthz", "GET /nowhere", "OPTIONS /tool-calls"] {
+        for line in ["GET /healthz", "GET /nowhere", "OPTIONS /tool-calls", "GET /mcp"] {
             let answer = exchange(&app, &format!("{line} HTTP/1.1\r\n{hosts}connection: close\r\n\r\n"), b"").await;
             assert!(is_problem(&answer, 400), "{line} {hosts:?}: {answer}");
             assert!(body_of(&answer)["detail"].as_str().unwrap().contains("Host"), "{answer}");

@@ -101,11 +101,15 @@ async fn connection_outlives_a_401_and_a_429() {
 async fn response_to_a_large_or_unbounded_body_closes_the_connection() {
     let app = App::on_sqlite().await;
     let chunked = "POST /nowhere HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
-    for head in [head("POST", "/nowhere", "", 12 << 20), chunked.to_owned()] {
+    for (head, status) in [
+        (head("POST", "/nowhere", "", 3 << 20), 404),
+        (head("POST", "/nowhere", "", 12 << 20), 413),
+        (chunked.to_owned(), 404),
+    ] {
         let mut stream = connect(&app).await;
         stream.write_all(head.as_bytes()).await.unwrap();
         let response = to_the_end(&mut stream).await;
-        assert!(is_problem(&response, 404) && says_close(&response), "{response}");
+        assert!(is_problem(&response, status) && says_close(&response), "{response}");
     }
     let mut broken = connect(&app).await;
     let chunk = "POST /tool-calls HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nx\r\n";

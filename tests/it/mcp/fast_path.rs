@@ -20,8 +20,6 @@ mod tools;
 
 pub use cases::Case;
 
-const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
-
 /// Both ways of the same service.
 pub struct BothWays {
     app: App,
@@ -39,9 +37,9 @@ impl BothWays {
         configure(&mut config);
         let builder = tools::tools().into_iter().fold(App::builder(config), |builder, tool| builder.tool(tool));
         let app = builder.start().await.expect("the service starts");
-        let settings = Settings { max_body_bytes: MAX_BODY_BYTES, ..Settings::default() };
+        let settings = Settings::default();
         let server = Server::new(&app);
-        let fast_path = FastPath::new(server.clone(), &settings);
+        let fast_path = FastPath::new(server.clone());
         let rmcp = Endpoint::new(server, &app, &settings, CancellationToken::new());
         Self { app, fast_path, rmcp }
     }

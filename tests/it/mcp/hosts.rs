@@ -31,6 +31,23 @@ async fn foreign_host_or_origin_is_rejected_with_a_hint() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn host_is_checked_before_the_key_and_for_mcp_alone() {
+    let app = App::on_sqlite().await;
+    app.key(json!({"scopes": ["admin"]})).await;
+    for host in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", ""] {
+        for method in [Method::GET, Method::POST, Method::DELETE] {
+            let request = |path| app.request(method.clone(), path).header("host", host);
+            let problem = send(request("/mcp")).await.problem(403);
+            assert!(problem["detail"].as_str().unwrap().contains("allowed_hosts"), "{method} {host}: {problem}");
+            assert_eq!(send(request("/mcp/")).await.status, 403, "{method} {host}");
+        }
+        let elsewhere = send(app.request(Method::GET, "/tools").header("host", host)).await;
+        elsewhere.problem(401);
+    }
+    assert_eq!(post_with(&app, "host", "localhost").await.problem(401)["code"], "UNAUTHORIZED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn this_machine_may_ask_under_all_its_names() {
     let app = App::on_sqlite().await;
     for (header, value) in [

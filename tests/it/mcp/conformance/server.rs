@@ -52,8 +52,8 @@ pub async fn serve(app: &App) -> (SocketAddr, DropGuard) {
         key: app.signing_key.clone(),
         registry: app.engine.registry().clone(),
     };
-    let settings = Settings { sessions: 1000, max_body_bytes: MAX_BODY_BYTES, ..Settings::default() };
-    let fast_path = FastPath::new(server.service.clone(), &settings);
+    let settings = Settings { sessions: 1000, ..Settings::default() };
+    let fast_path = FastPath::new(server.service.clone());
     let access = Access::operator(app.store.stores(), app.engine.registry());
     let ways = Arc::new((fast_path, Endpoint::new(server, app, &settings, closing.clone())));
     let router = axum::Router::new().fallback(move |request: Request| async move {
