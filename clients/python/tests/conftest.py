@@ -116,6 +116,12 @@ def unique() -> str:
     return f"t{uuid.uuid4().hex[:12]}"
 
 
+def are_two_steps(steps: list[Any]) -> bool:
+    """Whether a call of `wait` with two steps reported them. Reports that arrive while one is written are merged, so the
+    last step may be the only one, and the end of the call may repeat it."""
+    return list(dict.fromkeys(steps)) in ([1, 2], [2])
+
+
 def echo_tool(name: str, **definition: Any) -> dict[str, Any]:
     """Returns the definition of a tool whose result is its arguments."""
     return {"name": name, "description": "Echoes.", "executor": {"type": "builtin", "name": "echo"}, **definition}
