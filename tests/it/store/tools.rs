@@ -57,7 +57,7 @@ on_both_databases!(
 
 fn write(number: usize, definition: &str, expected: Precondition) -> ToolWrite {
     let (name, definition) = (format!("tool_{number:03}"), definition.to_owned());
-    ToolWrite { name, definition, checked: (number % 2 == 0).then(|| "mark".to_owned()), expected }
+    ToolWrite { name, definition, checked: number.is_multiple_of(2).then(|| "mark".to_owned()), expected }
 }
 
 on_both_databases!(
